@@ -10,14 +10,15 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from toolkit.commands.options import find_config_file, load
+from toolkit.datasets.copy_plan import duration
 from toolkit.submit.plan import AddedOption
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from toolkit.config import ClusterConfig
+    from toolkit.quote.cheapest_start import Start
     from toolkit.quote.offers import Offer
-    from toolkit.quote.offpeak import Start
     from toolkit.quote.request import JobRequest
 
 
@@ -28,6 +29,8 @@ class ChosenStart:
     deadline: int
     offer: Offer | None = None
     start: Start | None = None
+    copy_seconds: int = 0
+    """How long the copies before the job take."""
 
     @property
     def options(self) -> list[AddedOption]:
@@ -41,6 +44,14 @@ class ChosenStart:
 
     def lines(self) -> list[str]:
         """Return what people read about it."""
+        copies = (
+            [f"its data is copied first: about {duration(self.copy_seconds)}"]
+            if self.copy_seconds
+            else []
+        )
+        return [*copies, *self._start_lines()]
+
+    def _start_lines(self) -> list[str]:
         if self.start is None:
             return []
         if self.offer is None:
@@ -65,6 +76,7 @@ class ChosenStart:
         start = self.start
         return {
             "deadline": self.deadline,
+            "copy_seconds": self.copy_seconds,
             "begin": start.begin if start and start.waits else None,
             "usd": None if start is None else f"{start.usd:f}",
             "usd_now": None if start is None else f"{start.usd_now:f}",
@@ -75,13 +87,18 @@ class ChosenStart:
 
 
 def chosen_start(
-    config_path: Path | None, request: JobRequest | None, by_text: str, *, cheapest: bool
+    config_path: Path | None,
+    request: JobRequest | None,
+    by_text: str,
+    *,
+    cheapest: bool,
+    copy_seconds: int = 0,
 ) -> ChosenStart | None:
     """Return the deadline, with the cheapest start before it.
 
-    None without a request. Raises QuoteError.
+    The job can't start before its data is copied. None without a request. Raises QuoteError.
     """
-    from toolkit.quote import offers
+    from toolkit.quote import cheapest_start, offers
     from toolkit.quote.errors import BadRequest
 
     if request is None:
@@ -96,34 +113,48 @@ def chosen_start(
     config = load(config_path)
     job_request = offers.resolved(request, config)
     if not cheapest:
-        return ChosenStart(deadline)
-    return _cheapest(config, find_config_file(config_path), job_request, now, deadline)
+        boot = int(config.slurm.resume_timeout)
+        if copy_seconds:
+            cheapest_start.check_time(deadline - now, job_request.limit, boot, copy_seconds)
+        return ChosenStart(deadline, copy_seconds=copy_seconds)
+    asked = _Asked(job_request, now, deadline, copy_seconds)
+    return _cheapest(config, find_config_file(config_path), asked)
 
 
-def _cheapest(
-    config: ClusterConfig, config_file: Path, job_request: JobRequest, now: int, deadline: int
-) -> ChosenStart:
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """A job for which a start is chosen."""
+
+    request: JobRequest
+    now: int
+    deadline: int
+    copy_seconds: int
+
+
+def _cheapest(config: ClusterConfig, config_file: Path, asked: _Asked) -> ChosenStart:
     """Ask the records and EC2 for prices, and choose."""
+    now, deadline = asked.now, asked.deadline
     from toolkit.deploy.session import connected
-    from toolkit.quote import facts, offers, offpeak
+    from toolkit.quote import cheapest_start, facts, offers
 
     with connected(config) as clients:
-        since = now - 2 * offpeak.DAYS * offpeak.DAY
+        since = now - 2 * cheapest_start.DAYS * cheapest_start.DAY
         history = facts.spot_prices(config, clients, since, now + 1)
     book = facts.book_with(config, config_file, history)
-    job_offers = offers.offers(job_request, offers.Market(config, book, now))
+    job_offers = offers.offers(asked.request, offers.Market(config, book, now))
     offer = next((item for item in job_offers if item.is_spot), None)
     if offer is None:
-        return ChosenStart(deadline)
-    market = offpeak.SpotMarket(history, offer.type, offer.zone, offer.nodes * offer.share)
-    start = offpeak.choose(
+        return ChosenStart(deadline, copy_seconds=asked.copy_seconds)
+    market = cheapest_start.SpotMarket(history, offer.type, offer.zone, offer.nodes * offer.share)
+    start = cheapest_start.choose(
         market,
         now=now,
         deadline=deadline,
-        run_seconds=job_request.limit,
+        run_seconds=asked.request.limit,
         boot=float(config.slurm.resume_timeout),
+        copy_seconds=asked.copy_seconds,
     )
-    return ChosenStart(deadline, offer, start)
+    return ChosenStart(deadline, offer, start, asked.copy_seconds)
 
 
 def deadline_of(text: str, now: datetime) -> int:

@@ -62,6 +62,17 @@ class SlurmClient:
         """Return the script, read on the machine that will run sbatch."""
         return self._runner.run(["cat", "--", script], timeout=TIMEOUT)
 
+    def folder_bytes(self, folder: str) -> int | None:
+        """Return a folder's size; None where this host can't read it."""
+        try:
+            output = self._runner.run(
+                ["du", "--summarize", "--bytes", "--", folder], timeout=TIMEOUT
+            )
+        except ToolkitError:
+            return None
+        size = output.split(maxsplit=1)[:1]
+        return int(size[0]) if size and size[0].isdecimal() else None
+
     def partitions(self) -> tuple[str, ...]:
         output = self._runner.run(["sinfo", "--noheader", "--all", "--format=%R"], timeout=TIMEOUT)
         return tuple(dict.fromkeys(output.split()))

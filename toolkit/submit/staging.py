@@ -10,6 +10,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from toolkit.datasets.copy_plan import CopyRates, transfer_seconds
 from toolkit.datasets.store.catalog import check_name
 from toolkit.errors import ToolkitError
 from toolkit.lint.finding import Finding, Severity
@@ -59,13 +60,13 @@ class Staging:
     """The copies of one job. Without any, the job is submitted alone."""
 
     folders: tuple[StageIn, ...] = ()
-    home: str = ""  # the folder of racks that gets the run's results
+    results: str = ""  # the folder of racks that gets the run's results
     racks: str = ""  # the partition whose nodes have the folders
     cloud: str = ""  # the partition whose nodes may have the run
 
     def __bool__(self) -> bool:
         """Return whether there is anything to copy."""
-        return bool(self.folders or self.home)
+        return bool(self.folders or self.results)
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,9 +88,26 @@ def with_partitions(staging: Staging, submission: Plan) -> Staging:
     cloud = staging.cloud or (names[-1] if len(names) >= PARTITIONS_OF_BOTH else "")
     if not racks:
         raise ValueError("say by --racks which partition's nodes have the folders")
-    if staging.home and not cloud:
+    if staging.results and not cloud:
         raise ValueError("say by --cloud in which partition the run may have been")
-    return Staging(staging.folders, staging.home, racks, cloud)
+    return Staging(staging.folders, staging.results, racks, cloud)
+
+
+def copy_seconds(staging: Staging, slurm: SlurmClient) -> float:
+    """Return how long the copies before the job take.
+
+    They share a line of 1 Gbit/s. All of a folder counts: what the store has
+    already is not looked up. Raises ValueError for a folder that can't be read from here.
+    """
+    total = 0
+    for item in staging.folders:
+        size = slurm.folder_bytes(item.folder)
+        if size is None:
+            raise ValueError(
+                f"{item.folder} can't be read from here: say by --stage-time how long it takes"
+            )
+        total += size
+    return transfer_seconds(total, CopyRates())
 
 
 def findings(
@@ -100,7 +118,7 @@ def findings(
         ("dependency", "the copies need the job's --dependency"),
         ("array", "a job array's tasks need a copy each: `--dependency=aftercorr` in docs/data.md"),
     ):
-        if name in submission.names and (name == "dependency" or staging.home):
+        if name in submission.names and (name == "dependency" or staging.results):
             fix = "submit the jobs one by one, as docs/data.md shows"
             yield Finding("staging", Severity.ERROR, 0, problem, fix)
     for item in planned_chain(submission, staging, environment):
@@ -132,13 +150,13 @@ def chain(
         yield before[-1]
     main = submitted("job", _after(submission.call, [item.job for item in before]))
     yield main
-    if not staging.home:
+    if not staging.results:
         return
     run = environment.get("TOOLKIT_RUN_ID") or main.job
     put_words = ("put-run", run, "--missing-ok")
     put = submitted("put-run", _after(stage.call(staging.cloud, put_words), [main.job]))
     yield put
-    get_words = ("get", f"run-{run}", staging.home, "--missing-ok")
+    get_words = ("get", f"run-{run}", staging.results, "--missing-ok")
     yield submitted("get", _after(stage.call(staging.racks, get_words), [put.job]))
 
 

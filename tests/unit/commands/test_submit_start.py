@@ -105,6 +105,45 @@ def test_a_deadline_alone_asks_for_no_price(submit):
     assert json.loads(told.out)["start"]["usd"] is None
 
 
+def staged(tmp_path, gigabytes=450):
+    """Return the words for a copy that takes an hour."""
+    (tmp_path / "data").mkdir()
+    with (tmp_path / "data/shard").open("wb") as file:
+        file.truncate(gigabytes * 10**9)
+    return "--stage-in", f"imagenet={tmp_path / 'data'}", "--racks", "spot"
+
+
+def test_the_start_leaves_time_for_the_copies_before_the_job(submit, tmp_path):
+    copies = staged(tmp_path)
+    words = ("--by", BY, "--cheapest", "--dry-run", *copies, "--json", "--time=04:00:00")
+    _, told = submit(*words, cheap_nights=False)
+    answer = json.loads(told.out)["start"]
+    assert (answer["copy_seconds"], answer["begin"]) == (3600, None)
+    _, told = submit(*words)
+    assert json.loads(told.out)["start"]["begin"] == NOW + 8 * HOUR
+    _, told = submit("--by", BY, "--cheapest", "--dry-run", *copies, "--time=04:00:00")
+    assert "its data is copied first: about 60.0 min" in told.out
+
+
+@pytest.mark.parametrize("choice", [("--cheapest",), ()])
+def test_a_job_whose_copies_leave_too_little_time_is_refused(submit, tmp_path, choice):
+    words = ("--by", BY, *choice, "--dry-run")
+    code, told = submit(*words, *staged(tmp_path), "--time=13:30:00")
+    assert code == 2
+    assert "its data is copied for 1.0 h, and 14.0 h are left" in told.err
+    copies = ("--stage-in", "imagenet=/racks/only", "--racks", "spot")
+    assert submit(*words, *copies, "--stage-time", "5m", "--time=13:30:00")[0] == 0
+
+
+def test_a_folder_that_can_not_be_read_here_needs_a_time(submit):
+    copies = ("--stage-in", "imagenet=/racks/only", "--racks", "spot")
+    code, told = submit("--by", BY, *copies, "--time=04:00:00")
+    assert code == 2
+    assert "/racks/only can't be read from here: say by --stage-time" in told.err
+    code, told = submit("--by", BY, *copies, "--stage-time", "soon", "--time=04:00:00")
+    assert "expected a time such as 90m" in told.err
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [

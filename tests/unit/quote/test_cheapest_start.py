@@ -6,7 +6,7 @@ import pytest
 
 from tests.unit.quote.samples import DAY
 from toolkit.prices import SpotHistory
-from toolkit.quote import offpeak
+from toolkit.quote import cheapest_start
 from toolkit.quote.errors import BadRequest
 
 HOUR = 3600
@@ -24,11 +24,13 @@ def market(*days, nodes=2.0):
             ("g5.xlarge", "us-east-1a", midnight + 2 * HOUR, CHEAP),
             ("g5.xlarge", "us-east-1a", midnight + 6 * HOUR, DEAR),
         ]
-    return offpeak.SpotMarket(SpotHistory.from_points(points), "g5.xlarge", "us-east-1a", nodes)
+    return cheapest_start.SpotMarket(
+        SpotHistory.from_points(points), "g5.xlarge", "us-east-1a", nodes
+    )
 
 
 def choose(place, *, hours=14, run=4 * HOUR):
-    return offpeak.choose(
+    return cheapest_start.choose(
         place, now=EVENING, deadline=EVENING + hours * HOUR, run_seconds=run, boot=0
     )
 
@@ -64,7 +66,9 @@ def test_a_flat_market_begins_at_once():
 
 def test_few_days_of_history_are_no_pattern():
     points = [("g5.xlarge", "us-east-1a", EVENING - 2 * DAY, DEAR)]
-    place = offpeak.SpotMarket(SpotHistory.from_points(points), "g5.xlarge", "us-east-1a", 1.0)
+    place = cheapest_start.SpotMarket(
+        SpotHistory.from_points(points), "g5.xlarge", "us-east-1a", 1.0
+    )
     start = choose(place)
     assert (start.begin, start.days, start.backtest) == (EVENING, 2, None)
 
@@ -77,7 +81,9 @@ def test_a_saving_of_less_than_a_hundredth_is_not_worth_a_wait():
             ("g5.xlarge", "us-east-1a", midnight + 2 * HOUR, Decimal("0.995")),
             ("g5.xlarge", "us-east-1a", midnight + 6 * HOUR, DEAR),
         ]
-    place = offpeak.SpotMarket(SpotHistory.from_points(points), "g5.xlarge", "us-east-1a", 1.0)
+    place = cheapest_start.SpotMarket(
+        SpotHistory.from_points(points), "g5.xlarge", "us-east-1a", 1.0
+    )
     assert choose(place).begin == EVENING
 
 
@@ -87,6 +93,6 @@ def test_a_job_that_can_not_end_in_time_is_refused():
 
 
 def test_a_price_that_was_never_known_is_refused():
-    place = offpeak.SpotMarket(SpotHistory(), "g5.xlarge", "us-east-1a", 1.0)
+    place = cheapest_start.SpotMarket(SpotHistory(), "g5.xlarge", "us-east-1a", 1.0)
     with pytest.raises(BadRequest, match="no spot price"):
         choose(place)

@@ -71,7 +71,7 @@ class Start:
     begin: int
     deadline: int
     usd_now: Decimal
-    """Expected cost of a start at once, for the whole time limit."""
+    """Expected cost of the earliest start, for the whole time limit."""
     usd: Decimal
     """Expected cost of the chosen start."""
     days: int
@@ -89,54 +89,78 @@ class Start:
         return float(1 - self.usd / self.usd_now) if self.usd_now else 0.0
 
 
-def choose(market: SpotMarket, *, now: int, deadline: int, run_seconds: int, boot: float) -> Start:
+def check_time(left: int, run_seconds: int, boot: int, copy_seconds: int = 0) -> None:
+    """Raise BadRequest if a job can't end in time."""
+    if run_seconds + boot + copy_seconds <= left:
+        return
+    copies = f", its data is copied for {copy_seconds / HOUR:.1f} h" if copy_seconds else ""
+    raise BadRequest(
+        f"the job can't end by then: its limit is {run_seconds / HOUR:.1f} h{copies}, and"
+        f" {max(0, left) / HOUR:.1f} h are left",
+        next_step="lower --time, or give a later --by",
+    )
+
+
+def choose(
+    market: SpotMarket,
+    *,
+    now: int,
+    deadline: int,
+    run_seconds: int,
+    boot: float,
+    copy_seconds: int = 0,
+) -> Start:
     """Return the cheapest start before a deadline.
 
-    It may run its whole limit. Raises BadRequest where there is not enough time.
+    It may run its whole limit, and starts when its data is copied. Raises BadRequest where there
+    is not enough time.
     """
+    check_time(deadline - now, run_seconds, int(boot), copy_seconds)
     latest = deadline - run_seconds - int(boot)
-    if latest < now:
-        hours = max(0, deadline - now) / HOUR
-        raise BadRequest(
-            f"the job can't end by then: its limit is {run_seconds / HOUR:.1f} h, and"
-            f" {hours:.1f} h are left",
-            next_step="lower --time, or give a later --by",
-        )
-    best, at_once, cheapest = _best(market, now, latest, run_seconds)
+    slack = Slack(copy_seconds, latest - now)
+    best, at_once, cheapest = _best(market, now, slack, run_seconds)
     return Start(
         begin=best,
         deadline=deadline,
         usd_now=_usd(at_once),
         usd=_usd(cheapest),
         days=len(_known_days(market, now)),
-        backtest=_backtest(market, now, latest - now, run_seconds),
+        backtest=_backtest(market, now, slack, run_seconds),
     )
 
 
-def _best(market: SpotMarket, now: int, latest: int, run_seconds: int) -> tuple[int, float, float]:
-    """Return the best start, the cost at once, the best cost."""
+@dataclass(frozen=True, slots=True)
+class Slack:
+    """The earliest and the latest start, as seconds from now."""
+
+    earliest: int
+    latest: int
+
+    def starts(self, now: int) -> list[int]:
+        """Return the earliest start, and each full hour after it."""
+        first = now + self.earliest
+        return [first, *range(first - first % HOUR + HOUR, now + self.latest + 1, HOUR)]
+
+
+def _best(market: SpotMarket, now: int, slack: Slack, run_seconds: int) -> tuple[int, float, float]:
+    """Return the best start, the earliest one's cost, the best cost."""
+    earliest = now + slack.earliest
     days = _known_days(market, now)
     current = market.price(now)
     if current is None:
         raise BadRequest(f"no spot price of {market.instance_type} in {market.zone} is known")
     if len(days) < LEAST_DAYS:
         cost = current * market.nodes * run_seconds / HOUR
-        return now, cost, cost
+        return earliest, cost, cost
     shape = _hours(market, days, now)
     costs = {
         start: _expected(shape, current, now, start, run_seconds) * market.nodes
-        for start in _starts(now, latest)
+        for start in slack.starts(now)
     }
     best = min(costs, key=lambda start: (costs[start], start))
-    if costs[best] > costs[now] * (1 - LEAST_SAVING):
-        best = now
-    return best, costs[now], costs[best]
-
-
-def _starts(now: int, latest: int) -> list[int]:
-    """Return now, and each full hour after it."""
-    first = now - now % HOUR + HOUR
-    return [now, *range(first, latest + 1, HOUR)]
+    if costs[best] > costs[earliest] * (1 - LEAST_SAVING):
+        best = earliest
+    return best, costs[earliest], costs[best]
 
 
 def _known_days(market: SpotMarket, now: int) -> list[int]:
@@ -175,15 +199,16 @@ def _expected(shape: Sequence[float], current: float, now: int, start: int, seco
     return total
 
 
-def _backtest(market: SpotMarket, now: int, slack: int, run_seconds: int) -> Backtest | None:
+def _backtest(market: SpotMarket, now: int, slack: Slack, run_seconds: int) -> Backtest | None:
     """Make the same choice on past days, by what was known then."""
     chosen, at_once, count = 0.0, 0.0, 0
     for back in range(1, DAYS + 1):
         then = now - back * DAY
-        if then + slack + run_seconds > now or len(_known_days(market, then)) < LEAST_DAYS:
+        if then + slack.latest + run_seconds > now or len(_known_days(market, then)) < LEAST_DAYS:
             continue
-        best, _, _ = _best(market, then, then + slack, run_seconds)
-        costs = market.cost(best, best + run_seconds), market.cost(then, then + run_seconds)
+        best, _, _ = _best(market, then, slack, run_seconds)
+        first = then + slack.earliest
+        costs = market.cost(best, best + run_seconds), market.cost(first, first + run_seconds)
         if costs[0] is not None and costs[1]:
             chosen, at_once, count = chosen + costs[0], at_once + costs[1], count + 1
     return Backtest(count, 1 - chosen / at_once) if count else None
