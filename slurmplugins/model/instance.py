@@ -160,6 +160,8 @@ class EndCause(StrEnum):
 
     SUSPEND = "suspend"
     INTERRUPTION = "interruption"
+    NOTICE = "notice"
+    """Terminated by us after EC2's notice, ahead of the interruption: its jobs had stopped."""
     RESUME_FAILED = "resume-failed"
     """Launched, then terminated because the rest of its job's nodes could not be had."""
     BOOT_FAILED = "boot-failed"

@@ -11,6 +11,10 @@ from slurmplugins.errors import BadName
 REASON_PREFIX: Final = "toolkit:"
 """Begins every node reason that we write. A node with another reason is an admin's: hands off."""
 
+SPOT_INTERRUPTION: Final = "spot interruption"
+INTERRUPTION_REASON: Final = f"{REASON_PREFIX} {SPOT_INTERRUPTION}"
+"""Begins the reason of a node whose instance EC2 has announced to take."""
+
 UNREADABLE: Final = "UNREADABLE"
 """Replaces the states of a node or job with a malformed record: no decision is based on it."""
 
@@ -106,6 +110,11 @@ class Node:
     @property
     def reason_is_ours(self) -> bool:
         return self.reason.startswith(REASON_PREFIX)
+
+    @property
+    def interruption_announced(self) -> bool:
+        """Return whether EC2 has announced to take its instance."""
+        return self.reason.startswith(INTERRUPTION_REASON)
 
     @property
     def drained_by_a_person(self) -> bool:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final, NoReturn
 
 from slurmplugins.errors import EngineError, MetadataError, SlurmError
 from slurmplugins.model.instance import EVENT_HORIZON, Kind
-from slurmplugins.model.node import REASON_PREFIX
+from slurmplugins.model.node import REASON_PREFIX, SPOT_INTERRUPTION
 from slurmplugins.node import interruption
 from slurmplugins.slurm import agent_requests
 from slurmplugins.system.log_events import LogEvent
@@ -130,7 +130,7 @@ class Agent:
         Each may take its whole time limit without delaying the other.
         """
         is_scheduled = notice.kind is Kind.SCHEDULED
-        reason = f"scheduled {notice.action}" if is_scheduled else "spot interruption"
+        reason = f"scheduled {notice.action}" if is_scheduled else SPOT_INTERRUPTION
 
         def drain() -> None:
             self.drained = self._drain(reason)

@@ -38,14 +38,8 @@ def suspend(engine: Engine, nodes: Iterable[NodeName], cause: EndCause) -> None:
     plan = plan_terminations(
         pool_nodes, engine.journal.view().with_current_nodes(instances), node_by_name, cause
     )
-    instance_nodes = [(item.instance.id, item.instance.node) for item in plan]
     try:
-        powered_off = {
-            node for _, node in instance_nodes if node is not None
-        }  # the plan has only nodes that are powered down, or being powered down
-        marked_ids = engine.journal.mark_terminating_if_idle(
-            instance_nodes, cause, listed_at, powered_off
-        )
+        marked_ids = _mark_terminating(engine, plan, listed_at)
         plan = tuple(item for item in plan if item.instance.id in marked_ids)
     except StateError as error:  # no process can claim these nodes either: stop the cost
         engine.log.failure(LogEvent.JOURNAL_WRITE_FAILED, message=error.message)
@@ -58,6 +52,21 @@ def suspend(engine: Engine, nodes: Iterable[NodeName], cause: EndCause) -> None:
         without=hostlist.compress(nodes_without_instance),
     )
     engine.executor.run(plan)
+
+
+def _mark_terminating(
+    engine: Engine, plan: Sequence[Terminate], listed_at: float
+) -> frozenset[str]:
+    """Journal the planned ends; return the ids that are ours."""
+    # The plan has only nodes that are powered down, or being powered down.
+    powered_off = {item.instance.node for item in plan if item.instance.node is not None}
+    marked_ids: set[str] = set()
+    for cause in sorted({item.cause for item in plan}):
+        instance_nodes = [(i.instance.id, i.instance.node) for i in plan if i.cause is cause]
+        marked_ids |= engine.journal.mark_terminating_if_idle(
+            instance_nodes, cause, listed_at, powered_off
+        )
+    return frozenset(marked_ids)
 
 
 def _record_powered_down(engine: Engine, nodes: Sequence[NodeName]) -> None:
@@ -87,9 +96,15 @@ def plan_terminations(
     """
     by_node = instances_by_node(instances)
     return tuple(
-        Terminate(instance, cause, "Slurm powered the node down")
+        Terminate(instance, _cause(node_by_name[node], cause), "Slurm powered the node down")
         for node in requested_nodes
         if node in node_by_name and node_by_name[node].powering_off
         for instance in by_node.get(node, ())
         if not instance.state.terminated
     )
+
+
+def _cause(node: Node, cause: EndCause) -> EndCause:
+    """Return the cause, or EC2's notice if that came first."""
+    is_announced = cause is EndCause.SUSPEND and node.interruption_announced
+    return EndCause.NOTICE if is_announced else cause

@@ -27,7 +27,7 @@ from slurmplugins.model.actions import (
     Terminate,
 )
 from slurmplugins.model.instance import SPOT_INTERRUPTION_CODES, EndCause, InstanceState
-from slurmplugins.model.node import REASON_PREFIX
+from slurmplugins.model.node import INTERRUPTION_REASON, REASON_PREFIX
 from slurmplugins.reconciler import boot_failures, node_state, orphans
 from slurmplugins.reconciler.node_state import NOT_RESPONDING, RESUME_TIMEOUT
 from slurmplugins.reconciler.snapshot import (
@@ -49,11 +49,11 @@ if TYPE_CHECKING:
     from slurmplugins.reconciler.snapshot import RegistrationRequests
 
 
-NOTICE_REASON: Final = f"{REASON_PREFIX} spot interruption, noticed by the head node"
+NOTICE_REASON: Final = f"{INTERRUPTION_REASON}, noticed by the head node"
 """Reason of a node with a notice that the head saw first. The node agent's own reason differs, and
 replaces it as soon as the agent has acted."""
 
-STOP_REASON: Final = f"{REASON_PREFIX} spot interruption, its jobs asked to stop by the head node"
+STOP_REASON: Final = f"{INTERRUPTION_REASON}, its jobs asked to stop by the head node"
 
 IMPAIRED_REASON: Final = f"{REASON_PREFIX} impaired"
 
@@ -366,4 +366,6 @@ def _actions_if_stopped(snapshot: Snapshot, state: NodeState) -> Iterator[Action
 def _end_cause(node: Node) -> EndCause:
     if RESUME_TIMEOUT in node.reason and node.down:
         return EndCause.BOOT_FAILED
-    return EndCause.SUSPEND if node.powering_down else EndCause.ORPHAN
+    if node.powering_down:
+        return EndCause.NOTICE if node.interruption_announced else EndCause.SUSPEND
+    return EndCause.ORPHAN

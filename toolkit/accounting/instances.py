@@ -81,8 +81,17 @@ class Instance:
 
     @property
     def interrupted(self) -> bool:
-        """Return whether EC2 interrupted it."""
+        """Return whether EC2 itself ended it by an interruption."""
         return self.spot and self.end_cause == EndCause.INTERRUPTION
+
+    @property
+    def taken(self) -> bool:
+        """Return whether EC2 took it by an interruption.
+
+        Its jobs may have stopped after the notice, and we ended it first. EC2 refunds only what it
+        ends itself.
+        """
+        return self.interrupted or (self.spot and self.end_cause == EndCause.NOTICE)
 
     @property
     def starts(self) -> tuple[int, ...]:

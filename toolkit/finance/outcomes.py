@@ -119,7 +119,7 @@ class Outcomes:
         ends: dict[int, list[int]] = defaultdict(list)
         for cost in self.report.costs:
             instance = self.report.instances[cost.instance_id]
-            if instance.interrupted and instance.ended is not None:
+            if instance.taken and instance.ended is not None:
                 for key in {charge.attempt for charge in cost.charges} - {None}:
                     ends[key or 0].append(instance.ended)
         return {

@@ -2,6 +2,7 @@
 
 * UnknownOption       unknown-option        2   sbatch has no such option
 * UnknownPartition    unknown-partition     2   cluster.yaml has no such partition
+* UnknownAccount      unknown-account       2   Slurm has no such account
 * NoTimeLimit         no-time-limit         2   neither the job nor its partition has one
 * BadRequest          bad-request           2   a value can't be read, or exceeds a limit
 * NothingFits         nothing-fits          2   no node of the partition has what the job requests
@@ -29,6 +30,12 @@ class UnknownPartition(QuoteError):
     """A partition that cluster.yaml does not have, or none at all."""
 
     reason = "unknown-partition"
+
+
+class UnknownAccount(QuoteError):
+    """An account that Slurm does not have."""
+
+    reason = "unknown-account"
 
 
 class NoTimeLimit(QuoteError):

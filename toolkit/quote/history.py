@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from statistics import median, quantiles
 from typing import TYPE_CHECKING, Final
 
-from slurmplugins.model.instance import EndCause
 from toolkit.accounting.instances import NEVER_UP
 
 if TYPE_CHECKING:
@@ -61,7 +60,7 @@ class History:
     until: int
     run_seconds: Figure | None = None  # of completed jobs of the same name and account
     wait_seconds: Figure | None = None  # from submission to start, in the same partitions
-    boot_seconds: Figure | None = None  # from launch to the first job's start
+    boot_seconds: Figure | None = None  # paid ones, from launch to the first job's start
     interruptions: Interruptions | None = None
 
 
@@ -130,6 +129,10 @@ def _waits(subject: Subject, attempts: Iterable[Attempt]) -> list[float]:
 
 
 def _boots(attempts: Iterable[Attempt], instances: Iterable[Instance]) -> list[float]:
+    """Return the paid seconds of each instance before its first job.
+
+    A pass may see an instance minutes after its first job began: that boot cost nothing.
+    """
     starts: dict[str, list[int]] = {}
     for attempt in attempts:
         if attempt.started is not None and attempt.certainly_ran:
@@ -137,11 +140,15 @@ def _boots(attempts: Iterable[Attempt], instances: Iterable[Instance]) -> list[f
                 starts.setdefault(node, []).append(attempt.started)
     boots = []
     for instance in instances:
-        later = [at for at in starts.get(instance.node, ()) if at >= instance.billed_from]
-        first = min(later, default=None)
-        if first is not None and first - instance.billed_from <= LONGEST_BOOT:
-            boots.append(float(first - instance.billed_from))
+        own = [at for at in starts.get(instance.node, ()) if _lived(instance, at)]
+        first = min(own, default=None)
+        if first is not None and first - instance.launched <= LONGEST_BOOT:
+            boots.append(float(max(first - instance.billed_from, 0)))
     return boots
+
+
+def _lived(instance: Instance, at: int) -> bool:
+    return instance.launched <= at and (instance.ended is None or at < instance.ended)
 
 
 def _interruptions(
@@ -156,6 +163,6 @@ def _interruptions(
             continue
         end = until if item.ended is None else min(item.ended, until)
         seconds += max(0, end - max(item.launched, since))
-        if item.end_cause == EndCause.INTERRUPTION and since <= (item.ended or 0) < until:
+        if item.taken and since <= (item.ended or 0) < until:
             count += 1
     return Interruptions(count, seconds / HOUR) if seconds else None

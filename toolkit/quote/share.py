@@ -7,12 +7,15 @@ TRESBillingWeights), so an hour of a dollar is 3.6 million.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from difflib import get_close_matches
 from typing import TYPE_CHECKING, Final
 
 from slurmplugins.head.read_commands import SHARES
 from toolkit.errors import ToolkitError
+from toolkit.quote.errors import UnknownAccount
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
     from decimal import Decimal
 
     from toolkit.head_runner import Runner
@@ -34,7 +37,10 @@ class AccountShare:
 def fetch(
     head: Runner, account: str, usd_per_hour: Decimal, run_seconds: int
 ) -> AccountShare | None:
-    """Return the account's share; None if the head knows none."""
+    """Return the account's share; None if the head does not answer.
+
+    Raises UnknownAccount.
+    """
     if not account:
         return None
     try:
@@ -45,12 +51,15 @@ def fetch(
 
 
 def parse(output: str, account: str, job_usage: float) -> AccountShare | None:
-    """Read sshare's lines; None without the account."""
+    """Read sshare's lines; None if they can't be read. Raises UnknownAccount."""
     rows = {}
+    account = account.lower()  # as slurmdbd keeps it
     for line in output.splitlines():
         fields = line.split("|")
         if len(fields) == 4 and not fields[1].strip():  # noqa: PLR2004 - those of SHARES
             rows[fields[0].strip()] = fields[2:]
+    if rows and account not in rows:
+        raise _unknown(account, rows)
     try:
         total = float(rows[ROOT][1])
         share, used = float(rows[account][0]), float(rows[account][1])
@@ -62,3 +71,11 @@ def parse(output: str, account: str, job_usage: float) -> AccountShare | None:
         used / total if total else 0.0,
         (used + job_usage) / (total + job_usage) if total + job_usage else 0.0,
     )
+
+
+def _unknown(account: str, rows: Collection[str]) -> UnknownAccount:
+    """Return the error of an account that Slurm does not have."""
+    close = get_close_matches(account, rows, n=1)
+    others = ", ".join(sorted(name for name in rows if name != ROOT))
+    fix = f"did you mean {close[0]}?" if close else f"use one of {others}"
+    return UnknownAccount(f"invalid account specified: {account}", next_step=fix)

@@ -164,7 +164,15 @@ def _rows(lines: Iterable[Line]) -> list[tuple[str, str]]:
 
 def _rate_row(line: RateLine) -> tuple[str, str, str, str]:
     rate = "at cost" if line.usd_per_hour is None else _rate_text(line.usd_per_hour)
-    return line.instance_type, f"{line.node_hours:,.2f}", rate, usd_text(line.cents)
+    return line.instance_type, _hours_text(line), rate, usd_text(line.cents)
+
+
+def _hours_text(line: RateLine) -> str:
+    """Return the hours with two places, or with four for small amounts."""
+    rounded = round(line.node_hours, _PLACES)
+    amount = line.cents if line.usd_per_hour is None else round(rounded * line.usd_per_hour * 100)
+    places = _PLACES if amount == line.cents else 2 * _PLACES
+    return f"{line.node_hours:,.{places}f}"
 
 
 def _rate_text(usd: Decimal) -> str:

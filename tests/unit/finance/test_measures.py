@@ -142,6 +142,14 @@ def test_lost_work_has_the_cause_of_its_attempts_end(state, changes, cause):
     assert made.wasted == 360_000
 
 
+def test_a_job_that_saved_and_left_before_ec2_took_its_instance_was_interrupted():
+    attempts, instances = an_interrupted_job()
+    left = replace(instances[0], end_cause="notice")
+    report = a_report(attempts, (left, *instances[1:]))
+    assert Outcomes(report).after_interruption == {2}
+    assert report.refund == 0, "EC2 refunds what it ends itself"
+
+
 def test_work_that_an_interruption_lost_is_the_interruptions():
     attempts, instances = an_interrupted_job()
     made = measured(attempts, instances)

@@ -1,5 +1,7 @@
 """Waits, boots, interruptions and earlier runs come from records; without any, nothing is said."""
 
+import pytest
+
 from tests.unit.quote.samples import DAY, NOW, attempt, instance
 from toolkit.quote.history import Subject, history
 
@@ -46,13 +48,27 @@ def test_a_boot_is_the_time_from_the_launch_to_the_first_job():
     assert known([attempt(), later], [instance()]).boot_seconds.median == 120
 
 
+def test_an_instance_that_a_pass_saw_after_its_first_job_had_no_paid_boot():
+    start = NOW - DAY
+    seen_late = instance(running=start + 40)
+    later = attempt(2, started=start + 3700, ended=start + 3800)
+    assert known([attempt(), later], [seen_late]).boot_seconds.median == 0
+
+
+def test_a_job_on_the_nodes_next_instance_is_no_boot_of_the_last_one():
+    unused = instance(instance_id="i-0", launched=NOW - DAY - 1000, ended=NOW - DAY - 500)
+    boots = known([attempt()], [unused, instance()]).boot_seconds
+    assert (boots.median, boots.count) == (120, 1)
+
+
 def test_a_job_hours_after_the_launch_is_no_boot():
     late = attempt(started=NOW - DAY + 7000, ended=NOW - DAY + 7050)
     assert known([late], [instance(launched=NOW - DAY)]).boot_seconds is None
 
 
-def test_interruptions_are_counted_for_each_instance_hour():
-    taken = instance(instance_id="i-2", end_cause="interruption")
+@pytest.mark.parametrize("end_cause", ["interruption", "notice"])
+def test_interruptions_are_counted_for_each_instance_hour(end_cause):
+    taken = instance(instance_id="i-2", end_cause=end_cause)
     on_demand = instance(instance_id="i-3", spot=False)
     never_up = instance(instance_id="i-4", end_cause="boot-failed")
     figure = known((), [instance(), taken, on_demand, never_up]).interruptions

@@ -9,6 +9,7 @@ from tests.unit.quote.samples import DAY, NOW, attempt, instance, market, reques
 from toolkit.errors import HeadCommandFailed
 from toolkit.output import print_json
 from toolkit.quote import offers, share, words
+from toolkit.quote.errors import UnknownAccount
 from toolkit.quote.history import history
 from toolkit.quote.quote import Quote, subject
 
@@ -54,9 +55,20 @@ def test_the_share_before_and_with_the_job():
     assert "recent usage 25.0%, with this job 40.0%" in words.lines(quote(own_share=known))
 
 
-@pytest.mark.parametrize("output", ["", "root||1|x\nvision||1|2\n", SSHARE.replace("vision", "v")])
-def test_an_account_that_sshare_does_not_have_has_no_share(output):
+@pytest.mark.parametrize("output", ["", "root||1|x\nvision||1|2\n"])
+def test_an_answer_that_can_not_be_read_gives_no_share(output):
     assert share.parse(output, "vision", 1) is None
+
+
+@pytest.mark.parametrize(("name", "fix"), [("visoin", "did you mean vision?"), ("x", "vision")])
+def test_an_account_that_slurm_does_not_have_is_refused_as_sbatch_refuses_it(name, fix):
+    with pytest.raises(UnknownAccount, match=f"invalid account specified: {name}") as refused:
+        share.parse(SSHARE, name, 1)
+    assert fix in refused.value.next_step
+
+
+def test_slurm_knows_accounts_in_small_letters():
+    assert share.parse(SSHARE, "Vision", 900_000).used == 0.25
 
 
 def test_a_head_that_does_not_answer_costs_no_quote():

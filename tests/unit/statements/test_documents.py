@@ -19,6 +19,7 @@ from toolkit.errors import ConfigInvalid
 from toolkit.statements import journal, render, settings, timer
 from toolkit.statements.build import Content, build
 from toolkit.statements.documents import documents, file_name
+from toolkit.statements.model import RateLine
 
 LOCAL = (Path(__file__).parents[3] / "examples" / "local.yaml").read_text()
 OPEN = replace(ISSUE, closed_at=None, known_to="2026-11-21")
@@ -36,6 +37,16 @@ def test_a_mail_can_be_sent_as_it_is():
     body = mail.get_content()
     assert all(len(line) <= 72 for line in body.splitlines())
     assert "PRELIMINARY, with the days up to 2026-11-21" in " ".join(body.split())
+
+
+@pytest.mark.parametrize(
+    ("hours", "rate", "cents", "shown"),
+    [("0.0636", "10", 64, "0.0636"), ("620.4", "2.50", 155_100, "620.40"), ("2", None, 7, "2.00")],
+)
+def test_the_hours_of_a_rate_times_the_rate_are_its_amount(hours, rate, cents, shown):
+    line = RateLine("g5.xlarge", Decimal(hours), rate and Decimal(rate), cents)
+    statement = replace(made().statements[0], rate_lines=(line,), rated=cents)
+    assert f"g5.xlarge: {shown} node-hours" in render.text(statement)
 
 
 @pytest.mark.parametrize("name", ["../../x", "a b", "", "journal", "é", "x" * 80, "-x", "a\nb"])

@@ -14,6 +14,7 @@ from slurmplugins.errors import CloudError, SlurmUnreachable
 from slurmplugins.model import hostlist
 from slurmplugins.model.instance import EndCause
 from slurmplugins.model.launch import JobRequest, LaunchRequest, LaunchResult
+from slurmplugins.model.node import INTERRUPTION_REASON
 from slurmplugins.power_save.resume import resume
 from slurmplugins.power_save.suspend import suspend
 from slurmplugins.system.workers import WorkerPool
@@ -475,6 +476,20 @@ def test_suspend_terminates_the_instances_of_nodes_powered_down(bench: Bench):
     power_down_after_a_job(bench)
     suspend(bench.engine, bench.slurm.suspended, EndCause.SUSPEND)
     assert bench.cloud.live() == []
+
+
+def test_an_instance_that_ends_after_its_notice_is_recorded_as_announced(bench: Bench):
+    """End two instances, one of them after EC2's notice."""
+    resume(bench.engine, [bench.slurm.start(7, G[:2])])
+    bench.boot()
+    ids = {item.node: item.id for item in bench.cloud.live()}
+    bench.slurm.finish(7)
+    bench.slurm.power_down(list(G[:2]))
+    bench.slurm.tick()
+    bench.slurm.state[G[0]].reason = INTERRUPTION_REASON
+    suspend(bench.engine, G[:2], EndCause.SUSPEND)
+    causes = bench.engine.journal.view().termination_causes
+    assert (causes[ids[G[0]]], causes[ids[G[1]]]) == (EndCause.NOTICE, EndCause.SUSPEND)
 
 
 def test_suspend_asks_again_for_a_list_that_was_throttled(bench: Bench):
