@@ -1,6 +1,6 @@
 """Write records of money to the bucket of backups; a timer starts it as slurm.
 
-slurm-records write BUCKET    Write what is new: instances, attempts, spot prices.
+slurm-records write BUCKET    Write what is new: instances, attempts, spot prices, metrics.
 
 Each kind is written whatever becomes of the others, and the first failure ends the program with 1.
 """
@@ -13,12 +13,14 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from slurmplugins.cloud.client import client
+from slurmplugins.cloud.metrics import daily_values
 from slurmplugins.cloud.spot_history import spot_prices
 from slurmplugins.cloud.stores import S3Store
 from slurmplugins.config import burst, paths
 from slurmplugins.errors import BadName, EngineError
 from slurmplugins.head.in_charge import is_in_charge
 from slurmplugins.head.instance_pages import InstancePages
+from slurmplugins.head.metric_days import MetricDays
 from slurmplugins.head.price_days import PriceDays
 from slurmplugins.head.record_state import RecordState, RecordStatus
 from slurmplugins.head.sacct_pages import PageWriter
@@ -95,6 +97,7 @@ class Writer:
         log: Log,
     ) -> None:
         self._config = config
+        self._bucket = bucket
         self._accounting = accounting
         self._connect = connect
         self._folder = folder
@@ -110,7 +113,7 @@ class Writer:
         Raises the first EngineError or OSError, after the others' work.
         """
         errors: list[EngineError | OSError] = []
-        for kind in (self._instances, self._attempts, self._prices):
+        for kind in (self._instances, self._attempts, self._prices, self._metrics):
             try:
                 kind()
             except (EngineError, OSError) as error:
@@ -159,6 +162,21 @@ class Writer:
             self._store,
             lambda day: self._save(replace(self._state, next_price_day=day)),
         ).run(self._state.next_price_day, int(self._clock.now()))
+
+    def _metrics(self) -> None:
+        config = self._config
+        if not config.reads_metrics:
+            return
+        MetricDays(
+            cluster=config.cluster,
+            buckets=(config.bucket, self._bucket),
+            nat_gateway=config.nat_gateway,
+            values=lambda metrics, since, until: daily_values(
+                lambda: self._connect("cloudwatch"), self._clock, metrics, since, until
+            ),
+            store=self._store,
+            save=lambda day: self._save(replace(self._state, next_metric_day=day)),
+        ).run(self._state.next_metric_day, int(self._clock.now()))
 
     def _save(self, state: RecordState) -> None:
         state.save(self._folder)

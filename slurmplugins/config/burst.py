@@ -64,6 +64,10 @@ class BurstConfig:
     """The cluster's log group. None: its logs stay on the machines."""
     heartbeat_namespace: str | None = None
     """The namespace of the head's heartbeat in CloudWatch. None: no alarm waits for it."""
+    reads_metrics: bool = False
+    """Whether the head reaches CloudWatch, and may ask it for metrics."""
+    nat_gateway: str | None = None
+    """The id of the cluster's NAT gateway. None: it has none."""
     slurm_cluster: str | None = None
     """ClusterName of slurm.conf, where it is a site's own. None: the cluster's name."""
 
@@ -134,6 +138,8 @@ def parse(data: object) -> BurstConfig:
         static_nodes=frozenset(reader.static_nodes),
         log_group=reader.optional_text(document, "log_group"),
         heartbeat_namespace=reader.optional_text(document, "heartbeat_namespace"),
+        reads_metrics=document.get("reads_metrics") is True,
+        nat_gateway=reader.optional_text(document, "nat_gateway"),
         slurm_cluster=reader.optional_text(slurm, "cluster"),
     )
     if reader.problems:

@@ -25,12 +25,13 @@ FILE: Final = "records.json"
 
 @dataclass(frozen=True, slots=True)
 class RecordState:
-    """The places of the three kinds of records."""
+    """The places of the four kinds of records."""
 
     place: Place = field(default_factory=Place)
     instances: int | None = None
     """The time of the last page of instances."""
     next_price_day: int | None = None
+    next_metric_day: int | None = None
 
     @classmethod
     def load(cls, folder: Path) -> RecordState:
@@ -41,6 +42,7 @@ class RecordState:
                 sacct_windows.from_json(data["attempts"]),
                 _second(data["instances"]),
                 _second(data["next_price_day"]),
+                _second(data.get("next_metric_day")),  # an earlier toolkit wrote none
             )
         except (OSError, ValueError, KeyError, TypeError):
             return cls()
@@ -51,6 +53,7 @@ class RecordState:
             "attempts": self.place.to_json(),
             "instances": self.instances,
             "next_price_day": self.next_price_day,
+            "next_metric_day": self.next_metric_day,
         }
         write_atomically(folder / FILE, json.dumps(value).encode(), mode=0o640)
 

@@ -26,7 +26,11 @@ PREFIX: Final = "records/"
 SACCT: Final = f"{PREFIX}sacct/"
 INSTANCES: Final = f"{PREFIX}instances/"
 PRICES: Final = f"{PREFIX}prices/"
-WRITTEN_BY_HEAD: Final = (SACCT, INSTANCES, PRICES)
+METRICS: Final = f"{PREFIX}metrics/"
+WRITTEN_BY_HEAD: Final = (SACCT, INSTANCES, PRICES, METRICS)
+SIZE_METRIC: Final = "BucketSizeBytes"
+NAT_METRICS: Final = ("BytesInFromDestination", "BytesInFromSource")
+"""What a NAT gateway receives, of both sides. Each byte that passes is received once."""
 STATUS: Final = "status/records.json"
 """The object in the cluster's bucket that tells how far the records reach."""
 
@@ -41,6 +45,7 @@ _HASH: Final = r"[0-9a-f]{16}"
 _SACCT_KEY: Final = re.compile(rf"{SACCT}({_STAMP})_({_STAMP})_({_STAMP})_({_HASH})\.gz")
 _INSTANCES_KEY: Final = re.compile(rf"{INSTANCES}({_STAMP})_({_STAMP})_({_HASH})\.gz")
 _PRICES_KEY: Final = re.compile(rf"{PRICES}([a-z0-9-]+)/([0-9]{{8}})_({_HASH})\.gz")
+_METRICS_KEY: Final = re.compile(rf"{METRICS}([0-9]{{8}})_({_HASH})\.gz")
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +95,11 @@ def prices_key(region: str, day: int, body: bytes) -> str:
     return f"{PRICES}{region}/{day_stamp(day)}_{digest(body)}.gz"
 
 
+def metrics_key(day: int, body: bytes) -> str:
+    """Return the key of a day of CloudWatch's metrics."""
+    return f"{METRICS}{day_stamp(day)}_{digest(body)}.gz"
+
+
 def parse_key(key: str) -> RecordKey | None:
     """Read the key of a record; None for another."""
     try:
@@ -100,8 +110,9 @@ def parse_key(key: str) -> RecordKey | None:
             until, first = map(_second, match.groups()[:2])
             return RecordKey(key, first, until, first, match[3])
         if match := _PRICES_KEY.fullmatch(key):
-            day = int(datetime.strptime(match[2], _DAY).replace(tzinfo=UTC).timestamp())
-            return RecordKey(key, day, day + DAY, day, match[3])
+            return _day_key(key, match[2], match[3])
+        if match := _METRICS_KEY.fullmatch(key):
+            return _day_key(key, match[1], match[2])
     except ValueError:  # no such day
         return None
     return None
@@ -133,6 +144,11 @@ def unpack(body: bytes) -> tuple[dict[str, Any], str]:
     if not isinstance(header, dict) or header.get("format") != FORMAT:
         raise ValueError("the first line has no format that this version knows")
     return header, content
+
+
+def _day_key(key: str, text: str, digest: str) -> RecordKey:
+    day = int(datetime.strptime(text, _DAY).replace(tzinfo=UTC).timestamp())
+    return RecordKey(key, day, day + DAY, day, digest)
 
 
 def _second(text: str) -> int:

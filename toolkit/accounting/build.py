@@ -12,6 +12,7 @@ from toolkit.accounting.attempt_instances import match_instances
 from toolkit.accounting.attempts import with_resizes
 from toolkit.accounting.cost_policy import CostPolicy
 from toolkit.accounting.lives import billed_lives
+from toolkit.accounting.metrics import NO_METRICS
 from toolkit.accounting.racks import rack_use, with_rates
 from toolkit.accounting.resources import unused_commitment
 from toolkit.accounting.runaways import ends_of_runaways, with_ends
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from toolkit.accounting.attempt_instances import InstanceMatch, Usage
     from toolkit.accounting.attempts import Attempt
     from toolkit.accounting.instances import Instance
+    from toolkit.accounting.metrics import Metrics
     from toolkit.accounting.parts import InstanceParts
     from toolkit.accounting.racks import RackNode, RackUse
     from toolkit.accounting.report import Report
@@ -50,6 +52,7 @@ def build(
     cost_policy: CostPolicy | None = None,
     racks: Mapping[str, RackNode] = NO_RACKS,
     infrastructure: Infrastructure | None = None,
+    metrics: Metrics = NO_METRICS,
 ) -> Report:
     """Build the report of one window.
 
@@ -70,6 +73,7 @@ def build(
         cost_policy=cost_policy,
         racks=racks,
         infrastructure=infrastructure,
+        metrics=metrics,
     )
     return report_of(cluster, [built], now, built.cost_policy)
 
@@ -88,6 +92,7 @@ def segment(
     cost_policy: CostPolicy | None = None,
     racks: Mapping[str, RackNode] = NO_RACKS,
     infrastructure: Infrastructure | None = None,
+    metrics: Metrics = NO_METRICS,
     matched_until: int | None = None,
 ) -> Segment:
     """Weigh the costs of one window, and round nothing.
@@ -106,7 +111,7 @@ def segment(
         use = rack_use(attempts, racks, window, now)
     book, resources = paid_in_advance(book, instances, rules.billing, window)
     if infrastructure is not None:
-        resources += storage.resources(infrastructure, instances, window)
+        resources += storage.resources(infrastructure, instances, window, metrics)
     items = (
         *_instance_parts(instances, match, book, window, rules),
         *_rack_parts(use, with_rates(book, racks, window), window, rules),

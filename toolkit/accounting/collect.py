@@ -19,6 +19,7 @@ from toolkit.accounting import (
 from toolkit.accounting.allocation import Policy
 from toolkit.accounting.build import segment
 from toolkit.accounting.cost_policy import CostPolicy
+from toolkit.accounting.metrics import LOOK_BACK, NO_METRICS, Metrics
 from toolkit.accounting.money import SECONDS_PER_HOUR
 from toolkit.accounting.racks import with_site_nodes
 from toolkit.accounting.records import Buckets, RecordsInS3, with_newer
@@ -92,6 +93,7 @@ class Facts:
     shapes: Mapping[str, Shape]  # by instance id
     book: PriceBook
     racks: Mapping[str, RackNode]  # by node
+    metrics: Metrics = NO_METRICS
     set_aside: tuple[SetAside, ...] = ()
     disagreements: tuple[str, ...] = ()
 
@@ -171,6 +173,7 @@ def segment_of(
         cost_policy=sources.cost_policy,
         racks=facts.racks,
         infrastructure=sources.infrastructure,
+        metrics=facts.metrics,
         matched_until=matched_until,
     )
 
@@ -205,6 +208,7 @@ def gather(sources: Sources, window: Window, now: int, token: str) -> Facts:
     history, damaged_prices = recorded_prices.read(
         records, sources.ec2, sources.region, spot, priced
     )
+    metrics, damaged_metrics = _metrics(sources, records, since, window.until)
     racks = _racks(sources, jobs.attempts, instances, now)
     nodes = _nodes(sources, racks, charged, catalogue)
     return Facts(
@@ -213,11 +217,13 @@ def gather(sources: Sources, window: Window, now: int, token: str) -> Facts:
         shapes=shapes(instances, nodes, catalogue),
         book=PriceBook(sources.region, catalogue, history, sources.contracts, sources.imported),
         racks=with_shapes(racks, nodes),
+        metrics=metrics,
         set_aside=(
             *content.set_aside,
             *slurm.set_aside,
             *jobs.set_aside,
             *damaged_prices,
+            *damaged_metrics,
             *(sources.trail.set_aside if sources.trail else ()),
         ),
         disagreements=(
@@ -295,6 +301,21 @@ def _attempts(sources: Sources, records: Records, since: int, until: int, token:
             sentences.append(notes.records_end(reach, error.message))
     content = with_newer(recorded.content, *newer)
     return _Jobs(content.attempts, content.set_aside, tuple(sentences))
+
+
+def _metrics(
+    sources: Sources, records: Records, since: int, until: int
+) -> tuple[Metrics, tuple[SetAside, ...]]:
+    """Return what was measured, if it has a price.
+
+    What can't be read comes beside it.
+    """
+    infrastructure = sources.infrastructure
+    if infrastructure is None or not infrastructure.prices.has_metered:
+        return NO_METRICS, ()
+    first = since - since % slurm_records.DAY - LOOK_BACK
+    recorded = records.metrics(first, until)
+    return Metrics.of(recorded.rows), recorded.set_aside
 
 
 def settled(sources: Sources) -> int | None:

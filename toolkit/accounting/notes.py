@@ -86,8 +86,8 @@ def resource_notes(resources: Iterable[Resource]) -> list[str]:
     """Return why the amounts of resources are unknown."""
     names_by_reason: dict[str, list[str]] = defaultdict(list)
     for item in resources:
-        if item.usd is None:
-            names_by_reason[item.why_unknown].append(item.name)
+        for why in item.why_unknown:
+            names_by_reason[why].append(item.name)
     return [f"{_first_few(names)}: {why}" for why, names in names_by_reason.items()]
 
 

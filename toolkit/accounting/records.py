@@ -1,4 +1,4 @@
-"""Reads the records in the bucket of backups: pages of sacct, of instances, days of prices.
+"""Reads records in the bucket of backups: pages of sacct and instances, days of prices, metrics.
 
 docs/adr/0037-records-that-outlive-the-cluster.md has the format. A prefix is listed from the
 report's first second on, so old records cost nothing. An object that can't be read, or whose hash
@@ -18,6 +18,7 @@ from slurmplugins.model import records
 from toolkit.accounting import sacct
 from toolkit.accounting.attempts import own_key
 from toolkit.accounting.errors import SacctError
+from toolkit.accounting.metrics import rows_of_day
 from toolkit.accounting.set_aside import SetAside
 
 if TYPE_CHECKING:
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 
     from slurmplugins.model.records import RecordKey
     from toolkit.accounting.attempts import Attempt
+    from toolkit.accounting.metrics import MetricLine, MetricRow
     from toolkit.accounting.sacct import SacctContent
 
 LOOK_AHEAD = 100 * 86_400
@@ -83,6 +85,17 @@ class RecordedPrices:
     set_aside: tuple[SetAside, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class RecordedMetrics:
+    """The bytes that CloudWatch measured of days.
+
+    Of two rows of one thing the first counts.
+    """
+
+    rows: tuple[MetricRow, ...]
+    set_aside: tuple[SetAside, ...]
+
+
 class Records(Protocol):
     """Records, as a report reads them. Times are epoch seconds."""
 
@@ -94,6 +107,9 @@ class Records(Protocol):
 
     def prices(self, region: str, types: Collection[str], since: int, until: int) -> RecordedPrices:
         """Return the stored prices of these types."""
+
+    def metrics(self, since: int, until: int) -> RecordedMetrics:
+        """Return what was measured of the days from since to until."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +125,7 @@ class Page:
     """An object with records. Times are epoch seconds."""
 
     key: str
-    kind: str  # sacct, instances or prices
+    kind: str  # sacct, instances, prices or metrics
     cluster: str
     since: int
     until: int
@@ -120,7 +136,7 @@ class Page:
     @property
     def fields(self) -> tuple[str, ...]:
         """Return the fields of a row of sacct."""
-        return tuple(map(str, self.header.get("fields", ())))
+        return self._names("fields")
 
     @property
     def delimiter(self) -> str:
@@ -134,7 +150,7 @@ class Page:
     @property
     def types(self) -> tuple[str, ...]:
         """Return the instance types of a day of prices."""
-        return tuple(map(str, self.header.get("types", ())))
+        return self._names("types")
 
     def points(self) -> Iterator[PricePoint]:
         """Yield the price changes of a day of prices. Raises ValueError."""
@@ -142,6 +158,19 @@ class Page:
             match json.loads(line):
                 case [str(instance_type), str(zone), int(second), str(usd)]:
                     yield instance_type, zone, second, usd
+
+    def metric_rows(self) -> list[MetricRow]:
+        """Return the sums of a day of metrics. Raises ValueError."""
+        lines: list[MetricLine] = []
+        for line in self.content.splitlines():
+            match json.loads(line):
+                case [str(name), str(resource), str(storage_type), int(second), int(value)]:
+                    lines.append((name, resource, storage_type, second, value))
+        asked = [self._names("buckets"), self._names("nat_gateways")]
+        return rows_of_day(self.since, lines, *asked)
+
+    def _names(self, key: str) -> tuple[str, ...]:
+        return tuple(map(str, self.header.get(key, ())))
 
 
 class RecordsInS3:
@@ -166,7 +195,8 @@ class RecordsInS3:
 
     def prices(self, region: str, types: Collection[str], since: int, until: int) -> RecordedPrices:
         """Return the stored prices of these types."""
-        keys = list_price_days(self._s3, self._bucket, region, since, until)
+        prefix = f"{records.PRICES}{region}/"
+        keys = list_days(self._s3, self._bucket, prefix, since, until)
         pages, damaged = read_pages(self._s3, self._bucket, keys)
         days: dict[str, set[int]] = {name: set() for name in types}
         points: list[PricePoint] = []
@@ -182,6 +212,18 @@ class RecordsInS3:
             tuple(points), {name: frozenset(own) for name, own in days.items()}, tuple(damaged)
         )
 
+    def metrics(self, since: int, until: int) -> RecordedMetrics:
+        """Return what was measured of the days from since to until."""
+        keys = list_days(self._s3, self._bucket, records.METRICS, since, until)
+        pages, damaged = read_pages(self._s3, self._bucket, keys)
+        rows: list[MetricRow] = []
+        for page in sorted(pages, key=lambda item: (item.written, item.key)):
+            try:
+                rows += page.metric_rows()
+            except ValueError:
+                damaged.append(SetAside(page.key, DAMAGED))
+        return RecordedMetrics(tuple(rows), tuple(damaged))
+
 
 def instance_lines(pages: Iterable[Page]) -> Iterator[RecordedLine]:
     """Yield the lines of pages, in the order of their writing."""
@@ -190,13 +232,10 @@ def instance_lines(pages: Iterable[Page]) -> Iterator[RecordedLine]:
             yield RecordedLine(line, page.key, number, page.written)
 
 
-def list_price_days(
-    s3: S3Client, bucket: str, region: str, since: int, until: int
-) -> list[RecordKey]:
-    """Return the keys of the days of prices."""
+def list_days(s3: S3Client, bucket: str, prefix: str, since: int, until: int) -> list[RecordKey]:
+    """Return the keys of a kind that has an object a day."""
     if not bucket:
         return []
-    prefix = f"{records.PRICES}{region}/"
     day = records.day_stamp(since - since % records.DAY)
     pages = s3.get_paginator("list_objects_v2").paginate(
         Bucket=bucket, Prefix=prefix, StartAfter=f"{prefix}{day}"

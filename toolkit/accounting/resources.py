@@ -1,7 +1,7 @@
 """Costs of what is no instance: commitments, storage, the network.
 
-A resource has a name, a kind and one charge, which no job caused. An amount without a price,
-or without a known size or usage, is unknown.
+A resource has a name and a kind, and no job caused it. An amount without a price, or without a
+known size or usage, is unknown.
 """
 
 from __future__ import annotations
@@ -21,6 +21,14 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
+class Amount:
+    """A part of what a resource costs."""
+
+    usd: Fraction | None  # None: it is unknown
+    seconds: int  # of the resource's time
+
+
+@dataclass(frozen=True, slots=True)
 class Resource:
     """A resource, with its time within the report's."""
 
@@ -30,10 +38,10 @@ class Resource:
     text: str  # the type and size, as the report writes them
     start: int
     end: int
-    usd: Fraction | None  # None: the amount is unknown
+    amounts: tuple[Amount, ...]  # known and unknown, each at most once
     price: Price | None  # an hour's; None: the price has another unit, or is unknown
     as_of: int  # of the price
-    why_unknown: str = ""
+    why_unknown: tuple[str, ...] = ()
     zone: str = ""
 
     @property
@@ -55,23 +63,25 @@ class Resource:
 
     @property
     def parts(self) -> InstanceParts:
-        """Return its one part."""
-        source = PriceSource.UNKNOWN if self.usd is None else PriceSource.CONTRACT
-        source = self.price.source if self.price is not None else source
-        part = Part(
-            self.component,
-            None,
-            self.usd is not None,
-            Fraction(0) if self.usd is None else self.usd * MICRO,
-            Fraction(self.end - self.start),
-            ChargePrices((source,), self.as_of),
-        )
+        """Return a part for each amount."""
         return InstanceParts(
             instance_id=self.name,
             kind=self.kind,
             seconds=self.end - self.start,
-            parts=(part,),
+            parts=tuple(map(self._part, self.amounts)),
             prices=() if self.price is None else (self.price,),
+        )
+
+    def _part(self, amount: Amount) -> Part:
+        source = PriceSource.UNKNOWN if amount.usd is None else PriceSource.CONTRACT
+        source = self.price.source if self.price is not None else source
+        return Part(
+            self.component,
+            None,
+            amount.usd is not None,
+            Fraction(0) if amount.usd is None else amount.usd * MICRO,
+            Fraction(amount.seconds),
+            ChargePrices((source,), self.as_of),
         )
 
 
@@ -84,7 +94,7 @@ def unused_commitment(item: UnusedCommitment) -> Resource:
         item.price.source.value,
         item.start,
         item.end,
-        item.usd,
+        (Amount(item.usd, item.end - item.start),),
         item.price,
         item.price.as_of,
     )

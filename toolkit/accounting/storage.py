@@ -2,8 +2,8 @@
 
 The filesystem, the data volume and the NAT gateway live as long as the cluster. It lives from
 the launch of its first head node to the end of its last. A root volume lives as long as its
-instance. A GB-month is a GB for the seconds of that month, as EBS bills it. AWS's GB of a
-volume is a GiB.
+instance. A GB-month is a GB for the seconds of that month, as EBS bills it. AWS's GB is a GiB.
+Objects and NAT traffic are what CloudWatch measured of each day.
 
 A line without a price, or without a known usage, is unknown and says why.
 """
@@ -11,15 +11,16 @@ A line without a price, or without a known usage, is unknown and says why.
 from __future__ import annotations
 
 from calendar import monthrange
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
 from toolkit.accounting.charges import Component
-from toolkit.accounting.days import DAY
+from toolkit.accounting.days import DAY, day_of
 from toolkit.accounting.instances import Kind
-from toolkit.accounting.resources import Resource
+from toolkit.accounting.metrics import NO_METRICS
+from toolkit.accounting.resources import Amount, Resource
 from toolkit.prices import Price, PriceSource
 
 if TYPE_CHECKING:
@@ -28,10 +29,15 @@ if TYPE_CHECKING:
 
     from toolkit.accounting.allocation import Window
     from toolkit.accounting.instances import Instance
+    from toolkit.accounting.metrics import Metrics
 
 _HOUR = 3600
+_GIB = 2**30
 NO_PRICE = "no price in cluster.yaml: its cost is unknown"
-NO_USAGE = "its size or traffic is not known, and so its cost"
+NO_SIZE = "CloudWatch's size of a day is not in the records, so the cost of that day is unknown"
+OTHER_CLASSES = "some are in other storage classes, for which cluster.yaml has no price"
+NO_BYTES = "CloudWatch's bytes of a day are not in the records, so the cost of that day is unknown"
+NO_METRIC = "AWS has no metric of it; its bill (CUR) alone knows the cost"
 NO_HEAD = "no head node is known, so neither is its time nor its cost"
 
 
@@ -51,6 +57,11 @@ class UnitPrices:
     def has_storage(self) -> bool:
         """Return whether a price of storage is known."""
         return any(usd is not None for usd in (self.fsx, self.ebs, self.s3))
+
+    @property
+    def has_metered(self) -> bool:
+        """Return whether a price of what CloudWatch measures is known."""
+        return self.s3 is not None or self.nat_gb is not None
 
     @property
     def has_network(self) -> bool:
@@ -86,7 +97,7 @@ class Infrastructure:
     prices: UnitPrices
 
 
-def gb_months(size: int, start: int, end: int) -> Fraction:
+def gb_months(size: int | Fraction, start: int, end: int) -> Fraction:
     """Return the GB-months of a size, each month by its own length.
 
     So https://aws.amazon.com/ebs/pricing/ computes it.
@@ -96,45 +107,97 @@ def gb_months(size: int, start: int, end: int) -> Fraction:
         first = datetime.fromtimestamp(start, UTC).replace(day=1, hour=0, minute=0, second=0)
         seconds = monthrange(first.year, first.month)[1] * DAY
         next_month = int(first.timestamp()) + seconds
-        total += Fraction(size * (min(end, next_month) - start), seconds)
+        total += size * Fraction(min(end, next_month) - start, seconds)
         start = next_month
     return total
 
 
 def resources(
-    infrastructure: Infrastructure, instances: Sequence[Instance], window: Window
+    infrastructure: Infrastructure,
+    instances: Sequence[Instance],
+    window: Window,
+    metrics: Metrics = NO_METRICS,
 ) -> list[Resource]:
     """Return the lines of storage and network.
 
     There are none of a section that cluster.yaml gives no price for: the report then says
     that it leaves them out.
     """
-    lines = _Lines(infrastructure.prices, _life(instances, window), window)
+    lines = _Lines(infrastructure.prices, _life(instances), window, metrics)
     rows: list[Resource] = []
     if infrastructure.prices.has_storage:
         rows += lines.storage(infrastructure.sizes, instances)
     if infrastructure.prices.has_network:
         rows += lines.network(infrastructure.sizes)
-    return rows
+    return [row for row in rows if row.amounts]
 
 
-def _life(instances: Iterable[Instance], window: Window) -> tuple[int, int] | None:
-    """Return the cluster's time in the window; None without a head."""
+_END_OF_TIME = 2**40
+
+
+def _life(instances: Iterable[Instance]) -> tuple[int, int] | None:
+    """Return the cluster's whole time; None without a head."""
     heads = [item for item in instances if item.is_head]
     if not heads:
         return None
-    start = max(min(item.launched for item in heads), window.since)
-    end = max(window.until if item.ended is None else item.ended for item in heads)
-    return start, max(min(end, window.until), start)
+    end = max(_END_OF_TIME if item.ended is None else item.ended for item in heads)
+    return min(item.launched for item in heads), end
+
+
+def _days(start: int, end: int) -> Iterator[tuple[int, int, int]]:
+    """Yield each day of a time, and the ends of its part."""
+    while start < end:
+        day = start - start % DAY
+        yield day, start, min(end, day + DAY)
+        start = day + DAY
+
+
+class _Sums:
+    """The known and the unknown part of an amount."""
+
+    def __init__(self) -> None:
+        self._parts: dict[bool, tuple[Fraction, int]] = {}
+        self.reasons: dict[str, None] = {}
+
+    def add(self, usd: Fraction, seconds: int) -> None:
+        """Add a time whose amount is known."""
+        self._add(usd, seconds, is_known=True)
+
+    def add_unknown(self, seconds: int, why: str) -> None:
+        """Add a time whose amount, or a part of it, is unknown."""
+        self._add(Fraction(0), seconds, is_known=False)
+        self.reasons[why] = None
+
+    def _add(self, usd: Fraction, seconds: int, *, is_known: bool) -> None:
+        known_usd, known_seconds = self._parts.get(is_known, (Fraction(0), 0))
+        self._parts[is_known] = known_usd + usd, known_seconds + seconds
+
+    def amounts(self) -> tuple[Amount, ...]:
+        """Return the parts in the order of their first seconds."""
+        return tuple(
+            Amount(usd if is_known else None, seconds)
+            for is_known, (usd, seconds) in self._parts.items()
+        )
 
 
 class _Lines:
     """Makes the lines of one report."""
 
-    def __init__(self, prices: UnitPrices, life: tuple[int, int] | None, window: Window) -> None:
+    def __init__(
+        self,
+        prices: UnitPrices,
+        whole_life: tuple[int, int] | None,
+        window: Window,
+        metrics: Metrics,
+    ) -> None:
         self._prices = prices
-        self._life = life
+        self._whole_life = whole_life
         self._window = window
+        self._metrics = metrics
+        self._life: tuple[int, int] | None = None
+        if whole_life is not None:
+            start = max(whole_life[0], window.since)
+            self._life = start, max(min(whole_life[1], window.until), start)
 
     def storage(self, sizes: Sizes, instances: Iterable[Instance]) -> Iterator[Resource]:
         """Yield the filesystem, the volumes and the objects."""
@@ -145,10 +208,10 @@ class _Lines:
             own = [item for item in instances if item.is_head is of_head]
             amount = sum((self._root_months(sizes, item) for item in own), Fraction(0))
             yield self._line(Kind.STORAGE, name, "EBS", (amount, prices.ebs))
-        yield self._line(Kind.STORAGE, "objects", "S3", (None, prices.s3))
+        yield self._objects(prices.s3)
 
     def network(self, sizes: Sizes) -> Iterator[Resource]:
-        """Yield the NAT gateway, and traffic of an unknown amount."""
+        """Yield the NAT gateway, and the traffic."""
         prices = self._prices
         if sizes.has_nat:
             start, end = self._life or (0, 0)
@@ -156,9 +219,53 @@ class _Lines:
             yield self._line(
                 Kind.NETWORK, "NAT gateway", "NAT", (hours, prices.nat_hour), hourly=True
             )
-            yield self._line(Kind.NETWORK, "NAT traffic", "NAT", (None, prices.nat_gb))
+            yield self._nat_traffic(prices.nat_gb)
         traffic = (None, prices.cross_zone_gb)
         yield self._line(Kind.NETWORK, "traffic between zones", "EC2", traffic)
+
+    def _objects(self, usd: Decimal | None) -> Resource:
+        """Return the objects, by the size of each day."""
+        if usd is None or self._life is None:
+            return self._line(Kind.STORAGE, "objects", "S3", (None, usd))
+        sums, text = _Sums(), "S3"
+        for day, start, end in _days(*self._life):
+            stored = self._metrics.stored_on(day)
+            text = "S3"
+            if stored is None:
+                sums.add_unknown(end - start, NO_SIZE)
+                continue
+            size = Fraction(stored.standard, _GIB)
+            sums.add(Fraction(usd) * gb_months(size, start, end), end - start)
+            text = f"S3: {float(size):,.3f} GiB on {day_of(stored.measured)}"
+            if stored.other:
+                sums.add_unknown(end - start, OTHER_CLASSES)
+        return self._measured(Kind.STORAGE, "objects", (text, usd), sums)
+
+    def _nat_traffic(self, usd: Decimal | None) -> Resource:
+        """Return the bytes through the NAT gateway.
+
+        A day's bytes are spread evenly over the cluster's time on it.
+        """
+        if usd is None or self._life is None or self._whole_life is None:
+            return self._line(Kind.NETWORK, "NAT traffic", "NAT", (None, usd))
+        born, died = self._whole_life
+        sums = _Sums()
+        for day, start, end in _days(*self._life):
+            passed = self._metrics.passed.get(day)
+            if passed is None:
+                sums.add_unknown(end - start, NO_BYTES)
+                continue
+            share = Fraction(end - start, min(died, day + DAY) - max(born, day))
+            sums.add(Fraction(usd) * Fraction(passed, _GIB) * share, end - start)
+        return self._measured(Kind.NETWORK, "NAT traffic", ("NAT", usd), sums)
+
+    def _measured(
+        self, kind: Kind, name: str, text_and_price: tuple[str, Decimal], sums: _Sums
+    ) -> Resource:
+        """Return a measured line of a known price."""
+        text, usd = text_and_price
+        line = self._line(kind, name, text, (Fraction(0), usd))
+        return replace(line, amounts=sums.amounts(), why_unknown=tuple(sums.reasons))
 
     def _by_life(self, name: str, service: str, size: int, usd: Decimal | None) -> Resource:
         amount = None if self._life is None else gb_months(size, *self._life)
@@ -181,9 +288,9 @@ class _Lines:
     ) -> Resource:
         amount, usd = amount_and_price
         start, end = self._life or (self._window.since, self._window.until)
-        why = "" if usd is not None else NO_PRICE
+        why = () if usd is not None else (NO_PRICE,)
         if usd is not None and amount is None:
-            why = NO_USAGE if self._life is not None else NO_HEAD
+            why = (NO_METRIC if self._life is not None else NO_HEAD,)
         cost = None if usd is None or amount is None else Fraction(usd) * amount
         is_hourly = hourly and usd is not None
         return Resource(
@@ -193,7 +300,7 @@ class _Lines:
             text,
             start,
             end,
-            cost,
+            (Amount(cost, end - start),),
             Price(usd, PriceSource.CONTRACT, self._prices.as_of) if is_hourly and usd else None,
             self._prices.as_of if usd is not None else end,
             why,

@@ -103,6 +103,7 @@ def stack_template(config: ClusterConfig, facts: TemplateFacts) -> str:
             "backup_bucket": names.backup_bucket(config, facts.account),
             "record_prefixes": records.WRITTEN_BY_HEAD,
             "records_status": records.STATUS,
+            "reads_metrics": head_reads_metrics(config),
             "backup_prefix": backup.PREFIX,
             "restore_prefix": backup.RESTORE_PREFIX,
             "tls_only": tls_only(config),
@@ -370,6 +371,15 @@ def _endpoint_services(config: ClusterConfig) -> tuple[str, ...]:
         "monitoring": config.alarms.enabled,
     }
     return (*ENDPOINT_SERVICES, *(service for service, is_needed in needs.items() if is_needed))
+
+
+def head_reads_metrics(config: ClusterConfig) -> bool:
+    """Return whether the head reaches CloudWatch, and may ask it.
+
+    It does for alarms, or through a NAT gateway. An interface endpoint costs more than the sizes of
+    buckets are worth.
+    """
+    return config.alarms.enabled or config.network.nat_subnet is not None
 
 
 def _head_tags(facts: TemplateFacts) -> dict[str, str]:

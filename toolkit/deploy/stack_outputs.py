@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from toolkit.deploy import head_volume, names
-from toolkit.deploy.stack import subnet_logical_id
+from toolkit.deploy.stack import head_reads_metrics, subnet_logical_id
 from toolkit.errors import StackMissing
 from toolkit.render import StackFacts
 
@@ -39,6 +39,7 @@ def stack_facts(config: ClusterConfig, clients: Clients) -> StackFacts:
         filesystem = resource_ids["SharedFilesystem"]
         head_volume_id = resource_ids[head_volume.logical_id(config)]
         subnets = {zone: resource_ids[subnet_logical_id(zone)] for zone in config.network.zones}
+        nat_gateway = resource_ids["Nat"] if config.network.nat_subnet else ""
         mlflow_role = resource_ids["MlflowRole"] if config.mlflow.enabled else ""
     except KeyError as error:
         raise StackMissing(
@@ -57,4 +58,6 @@ def stack_facts(config: ClusterConfig, clients: Clients) -> StackFacts:
         log_group=names.log_group(config) if config.logs.enabled else "",
         heartbeat_namespace=names.heartbeat_namespace(config) if config.alarms.enabled else "",
         backup_bucket=names.backup_bucket(config, clients.account),
+        reads_metrics=head_reads_metrics(config),
+        nat_gateway=nat_gateway,
     )

@@ -51,7 +51,7 @@ def service(instance: Instance | None) -> Service:
         case Kind.RACK:
             return _RACKS
         case Kind.STORAGE:
-            return _STORAGE[instance.instance_type.split(" ")[0]]
+            return _STORAGE[_sold(instance).split(" ")[0]]
         case Kind.NETWORK:
             return _VPC
     return EC2
@@ -59,8 +59,16 @@ def service(instance: Instance | None) -> Service:
 
 def sku(instance: Instance) -> str:
     """Return the SKU: what is sold, however it is bought."""
-    name = instance.instance_type.replace(" ", "-")
+    name = _sold(instance).replace(" ", "-")
     return f"ec2/{name}" if instance.kind is Kind.INSTANCE else f"{instance.kind}/{name}"
+
+
+def _sold(instance: Instance) -> str:
+    """Return the type without what was measured of it.
+
+    It is `S3` of `S3: 12.4 GiB on 2026-11-25`.
+    """
+    return instance.instance_type.partition(":")[0]
 
 
 def meter(instance: Instance) -> str:

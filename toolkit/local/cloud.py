@@ -21,6 +21,7 @@ from moto.s3.models import s3_backends
 
 from toolkit.local.aws import (
     alarms,
+    bucket_metrics,
     cloudwatch_logs,
     instance_status,
     instance_topology,
@@ -187,6 +188,7 @@ class Cloud:
         instance_topology.install(self._patches, self.tables)
         cloudwatch_logs.install(self._patches)
         alarms.install(self._patches, self.tables.wall)
+        bucket_metrics.install(self._patches, self.tables.wall)
         self.meter.install(self._patches)
         response_methods.install(self._patches)
         forget_everything()

@@ -43,6 +43,8 @@ def burst_json(config: ClusterConfig, facts: StackFacts, prices: Prices) -> str:
         "bucket": facts.bucket,
         "log_group": facts.log_group or None,
         "heartbeat_namespace": facts.heartbeat_namespace or None,
+        "reads_metrics": facts.reads_metrics,
+        "nat_gateway": facts.nat_gateway or None,
         "grace_seconds": {"orphan": ORPHAN_GRACE, "unbacked": MISSING_INSTANCE_GRACE},
         "pools": {name: _pool(config, name, facts, prices) for name in config.pools},
         "partitions": {name: _policy(part.policy) for name, part in config.partitions.items()},

@@ -23,6 +23,8 @@ class StackFacts:
     mlflow_role: str = ""  # ARN; empty: no MLflow
     log_group: str = ""  # empty: logs stay on the machines
     heartbeat_namespace: str = ""  # empty: no alarm waits for a heartbeat
+    reads_metrics: bool = False  # the head reaches CloudWatch, and may ask it
+    nat_gateway: str = ""  # empty: there is none
     slurm_cluster: str = ""  # of a join: the site's ClusterName
     governor_folder: str = ""  # of a join: where its burst governor keeps what was spent
 

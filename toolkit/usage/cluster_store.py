@@ -4,6 +4,7 @@
     attempts/day=…/        the last row of each attempt, by day of submission
     instances/day=…/       the last record of each instance, by day of launch
     prices/day=…/          changes of spot prices
+    metrics/day=…/         bytes stored in S3 and through the NAT gateway
     pages/DAY.json         the pages that were read, and what was set aside of them
     closed.json            the closed days
     closed/day=…/          their charges
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
 
 VERSION = 2
 CLUSTERS = "clusters"
-_TABLES = ("attempts", "instances", "prices")
+_TABLES = ("attempts", "instances", "prices", "metrics")
 _DAY = tuple(entry.name for entry in fields(Day))
 
 
@@ -41,6 +42,7 @@ class RecordFiles:
     attempts: Mapping[str, Day] = field(default_factory=dict)
     instances: Mapping[str, Day] = field(default_factory=dict)
     prices: Mapping[str, Day] = field(default_factory=dict)
+    metrics: Mapping[str, Day] = field(default_factory=dict)
     price_types: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """The types that a day of prices has, by `us-east-1/2026-11-21`."""
     sacct_until: int | None = None
@@ -186,7 +188,7 @@ def _record_files(data: Mapping[str, Any]) -> RecordFiles:
     def days(name: str) -> dict[str, Day]:
         return {
             day: Day(tuple(item["files"]), item["attempts"], item["first_start"], item["last_end"])
-            for day, item in data[name].items()
+            for day, item in data.get(name, {}).items()  # an earlier toolkit wrote no metrics
         }
 
     types = {day: tuple(names) for day, names in data["price_types"].items()}

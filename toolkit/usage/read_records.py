@@ -20,10 +20,10 @@ from toolkit.accounting.set_aside import SetAside
 from toolkit.usage import database as databases, record_changes
 from toolkit.usage.cluster_store import ReadPage
 from toolkit.usage.merge import merge
-from toolkit.usage.record_rows import ATTEMPTS, INSTANCES, PRICES, attempt_row
+from toolkit.usage.record_rows import ATTEMPTS, INSTANCES, METRICS, PRICES, attempt_row
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
     from pathlib import Path
 
     from mypy_boto3_s3 import S3Client
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from toolkit.accounting.instances import Instance
     from toolkit.accounting.records import Page
     from toolkit.usage.cluster_store import ClusterStore, RecordFiles
+    from toolkit.usage.store import Day
 
 PAGES_A_BATCH: Final = 200
 LATE: Final = 2 * records.DAY
@@ -102,16 +103,19 @@ def _new_keys(
 ) -> tuple[list[RecordKey], int]:
     """Return the keys that were not read, and the number of calls."""
     reaches = {records.SACCT: files.sacct_until, records.INSTANCES: files.instances_until}
-    days = [name.partition("/")[2] for name in files.price_types]
-    last_day = max(days, default=None)
+    price_days = (name.partition("/")[2] for name in files.price_types)
+    last_days = {
+        f"{records.PRICES}{source.region}/": max(price_days, default=None),
+        records.METRICS: max(files.metrics, default=None),
+    }
     found: list[RecordKey] = []
     lists = 0
-    for prefix in (*reaches, f"{records.PRICES}{source.region}/"):
+    for prefix in (*reaches, *last_days):
         after = prefix
-        reach = reaches.get(prefix)
-        if not is_whole and prefix in reaches and reach is not None:
+        reach, last_day = reaches.get(prefix), last_days.get(prefix)
+        if not is_whole and reach is not None:
             after = f"{prefix}{records.stamp(max(reach - LATE, 0))}"
-        elif not is_whole and prefix not in reaches and last_day is not None:
+        elif not is_whole and last_day is not None:
             after = f"{prefix}{records.day_stamp(_second(last_day) - LATE)}"
         pages = source.s3.get_paginator("list_objects_v2").paginate(
             Bucket=source.bucket, Prefix=prefix, StartAfter=after
@@ -143,6 +147,8 @@ def _read_batch(
     for page in pages:
         if page.kind == "prices":
             _add_prices(batch, page)
+        elif page.kind == "metrics":
+            _add_metrics(batch, page)
         elif page.kind not in {"sacct", "instances"}:
             batch.set_aside[page.key].append(SetAside(page.key, DAMAGED))
     files = _merged(store, batch, keys, temporary)
@@ -204,16 +210,28 @@ def _add_prices(batch: _Batch, page: Page) -> None:
     batch.price_types[f"{region}/{databases.day(page.since)}"] = page.types
 
 
+def _add_metrics(batch: _Batch, page: Page) -> None:
+    try:
+        rows = page.metric_rows()
+    except ValueError:
+        batch.set_aside[page.key].append(SetAside(page.key, DAMAGED))
+        return
+    batch.rows["metrics"] += [(*row, page.written, page.key) for row in rows]
+
+
 def _merged(
     store: ClusterStore, batch: _Batch, keys: Sequence[RecordKey], temporary: Path
 ) -> RecordFiles:
     """Write the days that a batch changes; returns the valid files."""
     files = store.records()
     number = files.batches + 1
-    days = {"attempts": files.attempts, "instances": files.instances, "prices": files.prices}
+    tables = (ATTEMPTS, INSTANCES, PRICES, METRICS)
+    days: dict[str, Mapping[str, Day]] = {
+        table.name: getattr(files, table.name) for table in tables
+    }
     changed = [] if files.changed_from is None else [files.changed_from]
     with databases.opened(temporary) as database:
-        for table in (ATTEMPTS, INSTANCES, PRICES):
+        for table in tables:
             rows = batch.rows[table.name]
             if rows:
                 database.table(f"read_{table.name}", table.columns, list(rows))
@@ -238,6 +256,7 @@ def _merged(
         attempts=days[ATTEMPTS.name],
         instances=days[INSTANCES.name],
         prices=days[PRICES.name],
+        metrics=days[METRICS.name],
         price_types={**files.price_types, **batch.price_types},
         sacct_until=reach(records.SACCT, files.sacct_until),
         instances_until=reach(records.INSTANCES, files.instances_until),

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from toolkit.accounting.days import DAY
 from toolkit.usage.merge import days_of_rows
-from toolkit.usage.record_rows import ATTEMPTS, INSTANCES, PRICES
+from toolkit.usage.record_rows import ATTEMPTS, INSTANCES, METRICS, PRICES
 from toolkit.usage.store import rows_of
 
 if TYPE_CHECKING:
@@ -25,11 +25,20 @@ _FACTS = {
     ),
     INSTANCES.name: ("entry",),
     PRICES.name: ("usd",),
+    METRICS.name: ("bytes",),
 }  # fmt: skip
 _KEYS = {
     ATTEMPTS.name: ("db_index", "job_id", "submitted"),
     INSTANCES.name: ("instance_id",),
     PRICES.name: ("region", "price_day", "instance_type", "zone", "changed_at"),
+    METRICS.name: ("metric_day", "name"),
+}
+_WITH_END = " AND NOT (s.ended IS NOT NULL AND r.ended IS NULL)"
+_COUNTS = {  # whether the row that was read takes the place of the stored one
+    ATTEMPTS.name: _WITH_END,
+    INSTANCES.name: _WITH_END,
+    PRICES.name: "",
+    METRICS.name: " AND r.written < s.written",
 }
 _SECONDS = {
     # Until it was eligible, a job changed nothing: some are held for weeks.
@@ -38,6 +47,7 @@ _SECONDS = {
     # What becomes known of a long life as a rule is its end.
     INSTANCES.name: f"greatest(r.launched, coalesce(r.ended, r.launched) - {DAY})",
     PRICES.name: "r.price_day",
+    METRICS.name: "r.metric_day",
 }
 
 
@@ -54,8 +64,7 @@ def first_change(
     same = " AND ".join(f"r.{key} IS NOT DISTINCT FROM s.{key}" for key in _KEYS[name])
     differs = " OR ".join(f"r.{fact} IS DISTINCT FROM s.{fact}" for fact in _FACTS[name])
     first = _KEYS[name][0]
-    stale = " AND NOT (s.ended IS NOT NULL AND r.ended IS NULL)" if name != PRICES.name else ""
     changed = f"""FROM read_{name} AS r LEFT JOIN {source} AS s ON {same}
-        WHERE s.{first} IS NULL OR (({differs}){stale})"""
+        WHERE s.{first} IS NULL OR (({differs}){_COUNTS[name]})"""
     second = database.value(f"SELECT min({_SECONDS[name]}) {changed}")  # our own text
     return None if second is None else int(second)

@@ -1,4 +1,4 @@
-"""Attempts, instances and prices of records as rows of the store, and back.
+"""Attempts, instances, prices and metrics of records as rows of the store, and back.
 
 The parsers are those of the report. What a column can't hold is set aside.
 """
@@ -63,6 +63,23 @@ PRICES = Table(
     second="price_day",
     first="min(price_day)",
     last="max(price_day)",
+)
+
+
+METRICS = Table(
+    "metrics",
+    (
+        ("metric_day", "BIGINT"),
+        ("name", "VARCHAR"),  # a storage type of S3, or the NAT gateway
+        ("measured", "BIGINT"),  # the day of the value
+        ("bytes", "BIGINT"),
+        *_WRITTEN,
+    ),
+    key="metric_day, name",
+    order="written, page",  # what was written first stays
+    second="metric_day",
+    first="min(metric_day)",
+    last="max(metric_day)",
 )
 
 

@@ -9,12 +9,13 @@ from toolkit.accounting.records import (
     RecordedAttempts,
     RecordedInstances,
     RecordedLine,
+    RecordedMetrics,
     RecordedPrices,
 )
 from toolkit.accounting.sacct import SacctContent
 from toolkit.usage import database as databases
 from toolkit.usage.database import quoted
-from toolkit.usage.record_rows import ATTEMPTS, INSTANCES, PRICES, attempt_of
+from toolkit.usage.record_rows import ATTEMPTS, INSTANCES, METRICS, PRICES, attempt_of
 from toolkit.usage.store import rows_with_new_columns
 
 if TYPE_CHECKING:
@@ -90,6 +91,19 @@ class StoredRecords:
             tuple((kind, zone, at, usd) for _, _, kind, zone, at, usd in rows),
             {name: frozenset(own) for name, own in days.items()},
             self._set_aside(f"{records.PRICES}{region}/", first, until),
+        )
+
+    def metrics(self, since: int, until: int) -> RecordedMetrics:
+        """Return what was measured of the days from since to until."""
+        rows = self._rows(
+            METRICS,
+            self._files.metrics,
+            (since, until),
+            f"metric_day >= {since} AND metric_day < {until} ORDER BY metric_day, name",
+        )
+        return RecordedMetrics(
+            tuple((day, name, measured, size) for day, name, measured, size, *_ in rows),
+            self._set_aside(records.METRICS, since, until),
         )
 
     def _rows(

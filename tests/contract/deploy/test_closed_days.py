@@ -134,7 +134,7 @@ def test_a_report_joins_closed_days_with_what_is_open(head, capsys):
     assert cli.run(["usage", "close", "--config", str(config.path)]) == 0
     said = capsys.readouterr().out
     assert "closed " in said
-    assert "(S3: 3 LIST, " in said
+    assert "(S3: 4 LIST, " in said
     for since, until in ((FIRST + 11 * HOUR, FIRST + 2 * DAY), (FIRST, FIRST + 2 * DAY + HOUR)):
         joined = report(config, capsys, since, until)
         assert not joined["closed"]["is_whole"]

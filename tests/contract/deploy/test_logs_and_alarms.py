@@ -9,7 +9,7 @@ import pytest
 from botocore.exceptions import ClientError
 
 from slurmplugins.cloud.log_stream import LogStreams
-from slurmplugins.cloud.metrics import put_heartbeat
+from slurmplugins.cloud.metrics import DailyMetric, daily_values, put_heartbeat
 from slurmplugins.errors import Denied
 from slurmplugins.model.log_line import LogLine
 from slurmplugins.system.clock import SystemClock
@@ -89,6 +89,23 @@ def test_the_head_alone_gives_heartbeats_and_in_its_own_namespace(stack):
     for instance_id, namespace in ((stack.head, "toolkit/demo-2"), (node, NAMESPACE)):
         with pytest.raises(Denied):
             put_heartbeat(namespace, lambda: stack.client("cloudwatch", instance_id), clock)  # noqa: B023 - called at once
+
+
+def test_the_head_alone_reads_metrics(stack):
+    """IAM knows neither a resource nor a namespace of GetMetricData."""
+    clock, node = SystemClock(), stack.node()
+    beats = [DailyMetric(NAMESPACE, "Heartbeat", (), "Sum")]
+    today = int(clock.now()) // 86_400 * 86_400
+
+    def read(instance_id):
+        return daily_values(
+            lambda: stack.client("cloudwatch", instance_id), clock, beats, today, today + 86_400
+        )
+
+    put_heartbeat(NAMESPACE, lambda: stack.client("cloudwatch", stack.head), clock)
+    assert [item.value for item in read(stack.head)] == [1.0]
+    with pytest.raises(Denied):
+        read(node)
 
 
 def test_the_retention_is_that_of_cluster_yaml_and_a_change_keeps_the_lines(stack, config):

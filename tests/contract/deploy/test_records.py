@@ -36,6 +36,7 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
 ]
 HOUR = 3600
+COUNTED = ("put_object", "list_objects_v2", "describe_spot_price_history", "get_metric_data")
 
 
 class KilledError(BaseException):
@@ -50,7 +51,7 @@ class Calls:
 
     def __getattr__(self, name: str) -> object:
         work = getattr(self._client, name)
-        if name not in {"put_object", "list_objects_v2", "describe_spot_price_history"}:
+        if name not in COUNTED:
             return work
 
         def call(**arguments):
@@ -72,6 +73,7 @@ class RecordsHead:
         self.accounting = FakeAccounting()
         self.steps = 10**9
         self.entries: dict[str, LedgerEntry] = {}
+        self.nat_gateway: str | None = None
 
     def step(self):
         self.steps -= 1
@@ -90,8 +92,9 @@ class RecordsHead:
             instance_id=name, node="gpu-001", pool="gpu", partition="gpu", attempt="a",
             type="g5.xlarge", zone="us-east-1a", lifecycle="on-demand",
             launched_at=float(launched), price="1.006", running_at=float(launched + 5),
-            ended_at=None if ended is None else float(ended), end_cause="suspend", **more,
+            ended_at=None if ended is None else float(ended), end_cause="suspend",
         )  # fmt: skip
+        entry = replace(entry, **more)
         self.entries[name] = entry
         PassState(ledger=self.entries).save(self.folder)
         s3 = self.stack.config_client("s3")
@@ -105,6 +108,7 @@ class RecordsHead:
             {
                 "version": 1, "cluster": "demo", "region": "us-east-1",
                 "endpoint_url": None, "bucket": self.stack.bucket,
+                "reads_metrics": True, "nat_gateway": self.nat_gateway,
                 "pools": {"gpu": {
                     "nodes": "gpu-[001-002]", "partition": "gpu", "launch_template": "lt-1",
                     "subnets": {"us-east-1a": "subnet-1"},

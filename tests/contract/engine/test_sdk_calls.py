@@ -21,7 +21,7 @@ from slurmplugins.cloud.client import client
 from slurmplugins.cloud.ec2 import Ec2
 from slurmplugins.cloud.job_role import JobRole
 from slurmplugins.cloud.log_stream import LogStreams
-from slurmplugins.cloud.metrics import put_heartbeat
+from slurmplugins.cloud.metrics import DailyMetric, daily_values, put_heartbeat
 from slurmplugins.cloud.spot_history import spot_prices
 from slurmplugins.cloud.stores import S3Store, SecretStore
 from slurmplugins.model.hostlist import expand
@@ -41,6 +41,7 @@ if TYPE_CHECKING:
 
 ROOM = Path(slurmplugins.__file__).parent
 SERVICES = ("cloudwatch", "ec2", "logs", "s3", "secretsmanager", "sts")
+DAY = 86_400
 NODES = expand("gpu-[001-002]")
 SPOT = Offering("g5.xlarge", Lifecycle.SPOT, "us-east-1a", "0.4")
 ON_DEMAND = replace(SPOT, lifecycle=Lifecycle.ON_DEMAND)
@@ -160,6 +161,10 @@ def use_cloudwatch(aws: Aws) -> None:
     for text in ("one", "two"):
         streams.put("gpu-001/i-1", [LogLine(clock.now(), "slurmd", text)])
     put_heartbeat("toolkit/demo", lambda: aws.connect("cloudwatch"), clock)
+    today = int(clock.now()) // DAY * DAY
+    heartbeats = DailyMetric("toolkit/demo", "Heartbeat", (), "Sum")
+    beats = daily_values(lambda: aws.connect("cloudwatch"), clock, [heartbeats], today, today + DAY)
+    assert [(item.day, item.value) for item in beats] == [(today, 1.0)]
     events = aws.local.client("logs").filter_log_events(logGroupName="/toolkit/demo")["events"]
     assert [event["message"] for event in events] == ["slurmd: one", "slurmd: two"]
 

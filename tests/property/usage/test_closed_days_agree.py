@@ -20,6 +20,7 @@ from tests.property.accounting.test_conservation import (
     report,
     stopped_instances,
 )
+from tests.property.accounting.test_measured_amounts import facts_of, lives, measured
 from tests.property.usage.test_engines_agree import Busy
 from tests.unit.usage.record_store import lines
 from toolkit.accounting import export
@@ -281,3 +282,18 @@ def test_segments_of_a_busy_cluster_have_the_charges_of_one_window(seed, cuts):
     exact = build(cluster="demo", window=window, **facts)
     made = report_of("demo", segments, busy.facts.now, exact.cost_policy)
     assert lines(made) == lines(exact)
+
+
+@given(measured, lives, st.integers(1, 10**12))
+@settings(max_examples=8, deadline=None)
+def test_closed_days_have_the_sums_of_what_was_measured(store, metrics, life, price):
+    facts = {**facts_of(metrics, life, price), "now": NOW * SLOWER}
+    exact = build(cluster="demo", window=Window(0, DAYS * DAY), **facts)
+    days = [segment(window=Window(day * DAY, (day + 1) * DAY), **facts) for day in range(DAYS)]
+    known = closed(store, days)
+    made = of_segments(store, known, exact.cost_policy)
+    assert lines(made) == lines(exact)
+    assert made.components() == exact.components()
+    event(f"unknown: {exact.unknown_costs}")
+    with by_sums(store, known) as summed:
+        assert all_of(summed) == all_of(made)

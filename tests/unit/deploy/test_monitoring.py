@@ -1,5 +1,7 @@
 """Logs and alarms in the stack: laws on the rendered template."""
 
+from ipaddress import IPv4Network
+
 import pytest
 import yaml
 
@@ -46,6 +48,21 @@ def test_the_head_alone_may_give_heartbeats():
     statement = rights(resources(), "HeadRole")["GiveHeartbeats"]
     assert statement["Condition"] == {"StringEquals": {"cloudwatch:namespace": "toolkit/demo"}}
     assert "GiveHeartbeats" not in rights(resources(), "ComputeRole")
+
+
+@pytest.mark.parametrize(
+    ("alarms", "nat", "reads"),
+    [(True, None, True), (False, None, False), (False, "10.0.9.0/28", True)],
+)
+def test_the_head_alone_reads_metrics_where_it_reaches_cloudwatch(alarms, nat, reads):
+    network = example("local").network.model_copy(update={"nat_subnet": nat and IPv4Network(nat)})
+    found = resources(alarms=Alarms(enabled=alarms), network=network)
+    statement = rights(found, "HeadRole").get("ReadMetrics")
+    assert (statement is not None) == reads
+    if statement is not None:
+        assert statement["Action"] == "cloudwatch:GetMetricData"
+        assert statement["Condition"] == {"StringEquals": {"aws:RequestedRegion": "us-east-1"}}
+    assert "ReadMetrics" not in rights(found, "ComputeRole")
 
 
 def test_the_log_group_has_the_retention_of_cluster_yaml():

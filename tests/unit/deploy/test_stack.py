@@ -25,7 +25,8 @@ from toolkit.errors import DeployError
 
 BUCKET = "demo-123456789012-us-east-1"
 WITHOUT_RESOURCES = re.compile(
-    "ec2:Describe|ssmmessages:|ssm:UpdateInstanceInformation|cloudwatch:PutMetricData"
+    "ec2:Describe|ssmmessages:|ssm:UpdateInstanceInformation"
+    "|cloudwatch:PutMetricData|cloudwatch:GetMetricData"
 )
 
 

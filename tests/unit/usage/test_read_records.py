@@ -13,12 +13,14 @@ from tests.fakes.record_bucket import Adder
 from tests.fakes.slurmdbd import NAMES, Row
 from tests.unit.accounting.test_records import DAY, HOUR, KEPT, T0, Cluster
 from tests.unit.usage.record_store import Person
+from toolkit.accounting.metrics import STANDARD, Metrics
 from toolkit.accounting.records import Buckets, RecordsInS3
 from toolkit.usage import cluster_store, merge, read_records
 from toolkit.usage.stored_records import StoredRecords
 
 NOW = T0 + 2 * DAY
 TOKEN = "8randoms"
+GIB = 2**30
 
 
 class KilledError(BaseException):
@@ -35,7 +37,28 @@ def cluster():
         return [("g5.xlarge", "us-east-1a", since + HOUR * hour, f"0.3{hour}") for hour in (0, 5)]
 
     PriceDays("demo", "us-east-1", ["g5.xlarge"], prices, store, [].append).run(T0, NOW + HOUR)
+    for day in (T0, T0 + DAY):
+        metrics(cluster, day, 10 * GIB + day)
     return cluster
+
+
+def metrics(cluster, day, size, *, measured=None, passed=None, written=None, others=()):
+    """Write what CloudWatch measured of a day to the bucket."""
+    measured = day if measured is None else measured
+    lines = [
+        *((records.SIZE_METRIC, KEPT, STANDARD, measured, size) for _ in range(size is not None)),
+        *((records.SIZE_METRIC, KEPT, name, measured, more) for name, more in others),
+        *((name, "nat-1", "", day, passed // 2) for name in records.NAT_METRICS if passed),
+    ]
+    written = day + DAY + HOUR if written is None else written
+    gateways = ["nat-1"] if passed else []
+    header = records.first_line(
+        "metrics", "demo", (day, day + DAY), written, buckets=[KEPT], nat_gateways=gateways
+    )
+    body = records.pack(header, "".join(json.dumps(line) + "\n" for line in lines))
+    key = records.metrics_key(day, body)
+    cluster.s3.put(KEPT, key, body, written)
+    return key
 
 
 @pytest.fixture
@@ -67,7 +90,15 @@ def known(source):
         ),
         sorted(prices.points),
         prices.days,
-        {item.name for item in (*attempts.content.set_aside, *prices.set_aside)},
+        Metrics.of(source.metrics(T0 - DAY, NOW + DAY).rows),
+        {
+            item.name
+            for item in (
+                *attempts.content.set_aside,
+                *prices.set_aside,
+                *source.metrics(T0 - DAY, NOW + DAY).set_aside,
+            )
+        },
         (attempts.reach, instances.reach),
     )
 
@@ -84,12 +115,12 @@ def test_only_new_pages_are_fetched(bucket, tmp_path):
     assert first.pages == len(bucket.s3.buckets[KEPT]) == bucket.s3.calls["get"]
     bucket.s3.calls.clear()
     assert person.read(NOW).pages == 0
-    assert bucket.s3.calls == {"list": 3}
+    assert bucket.s3.calls == {"list": 4}
     page(bucket, [Row(999, 999, NOW - HOUR, NOW - 60)], NOW + HOUR)
     bucket.s3.calls.clear()
     result = person.read(NOW + HOUR)
     assert (result.pages, result.attempts) == (1, 1)
-    assert bucket.s3.calls == {"list": 3, "get": 1}
+    assert bucket.s3.calls == {"list": 4, "get": 1}
     assert 999 in {item.key for item in content(person)[0]}
 
 
@@ -203,12 +234,16 @@ def test_what_is_hostile_is_set_aside_and_stays_so(bucket, tmp_path):
     )
     prices = records.prices_key("us-east-1", T0, price)
     s3.put(KEPT, prices, price, NOW)
+    header = records.first_line("metrics", "demo", (T0, T0 + DAY), NOW, buckets=[KEPT])
+    metric = records.pack(header, "no json")
+    broken = records.metrics_key(T0, metric)
+    s3.put(KEPT, broken, metric, NOW)
     person = Person(bucket, tmp_path)
     read = person.read(NOW + HOUR)
     names = {item.name for item in read.set_aside}
-    assert {damaged, forged, prices} <= names
+    assert {damaged, forged, prices, broken} <= names
     assert any(huge in name for name in names)
-    assert {damaged, forged, prices} <= content(person)[4]
+    assert {damaged, forged, prices, broken} <= content(person)[5]
     assert person.read(NOW + HOUR).pages == 0
 
 
@@ -228,3 +263,36 @@ def test_a_store_that_is_older_than_projects_is_read_and_merged(bucket, tmp_path
     after = content(person)[0]
     assert [item for item in after if item.key != 900] == before[0]
     assert {item.project for item in after} == {""}
+
+
+def test_of_two_objects_of_a_day_the_one_that_was_written_first_counts(bucket, tmp_path):
+    """Let a head that lost its memory write a day again.
+
+    CloudWatch may know more of it by then.
+    """
+    person = Person(bucket, tmp_path)
+    metrics(bucket, T0, 5, written=NOW + 9 * HOUR)
+    metrics(bucket, T0 + DAY, 7, written=T0 + DAY + HOUR, passed=8)
+    person.read(NOW + 10 * HOUR)
+    stored = content(person)[4]
+    assert stored.stored[T0].standard == 10 * GIB + T0
+    assert (stored.stored[T0 + DAY].standard, stored.passed) == (7, {T0 + DAY: 8})
+    assert content(person) == known(RecordsInS3(Buckets(bucket.s3, "demo", KEPT)))
+    metrics(bucket, T0, 6, written=NOW + 11 * HOUR)
+    metrics(bucket, T0 - DAY, 3, written=NOW + 11 * HOUR)
+    person.read(NOW + 12 * HOUR, whole=True)
+    assert content(person)[4].stored[T0].standard == 10 * GIB + T0
+    assert content(person)[4].stored[T0 - DAY].standard == 3
+
+
+def test_a_store_that_is_older_than_metrics_is_read(bucket, tmp_path):
+    person = Person(bucket, tmp_path)
+    person.read(NOW)
+    path = person.store.records_file
+    data = json.loads(path.read_text())
+    del data["metrics"]
+    path.write_text(json.dumps(data))
+    assert content(person)[4] == Metrics()
+    metrics(bucket, T0 + 2 * DAY, 9)
+    person.read(NOW + DAY + 2 * HOUR)
+    assert content(person)[4].stored[T0 + 2 * DAY].standard == 9

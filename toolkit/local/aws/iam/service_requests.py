@@ -35,6 +35,7 @@ _ANYWHERE: Final = frozenset(
         "secretsmanager:ListSecrets",
         "servicequotas:GetServiceQuota",
         "cloudwatch:PutMetricData",
+        "cloudwatch:GetMetricData",
     }
 )
 """Actions without permissions of a resource."""
