@@ -1,4 +1,4 @@
-"""A sweep of six trials on four spot instances, with interruptions."""
+"""A sweep of four trials on three spot instances, with interruptions."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.slurm.waiting import until
 
 pytestmark = [pytest.mark.machines, pytest.mark.timeout(2400, func_only=True)]
 SWEEP = "taken"
-TRIALS, AT_ONCE = 6, 4
+TRIALS, AT_ONCE = 4, 3
 LAST = TRIALS - 1
 NOTICES = {0: 120.0, 1: 1.0, LAST: 120.0}
 """Seconds of notice, by task: two that the job can use, one that it can't."""

@@ -1,4 +1,7 @@
-"""The other jobscripts with interruptions: FSDP, pipeline, ZeRO, a notebook."""
+"""The other jobscripts with interruptions: pipeline, ZeRO, a notebook.
+
+test_elastic_jobs.py interrupts the one of FSDP.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,6 @@ pytestmark = [pytest.mark.machines, pytest.mark.timeout(2400, func_only=True)]
 JOBSCRIPTS = "/shared/jobscripts"
 # About a hundred steps each: with paced.py a minute, in which the notices must arrive.
 ARGUMENTS = {
-    "fsdp": ("--epochs", "14", "--sequences", "256", "--width", "64", "--layers", "2"),
     "pipeline": ("--epochs", "6", "--hidden", "64"),
     "deepspeed": ("--epochs", "6", "--hidden", "64", "--stage", "3", "--offload"),
 }
