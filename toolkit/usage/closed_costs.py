@@ -77,7 +77,10 @@ def _prices(sources: str, as_of: int) -> ChargePrices:
 def costs(
     database: Database, found: Sequence[Charge], names: Sequence[str] | None = None
 ) -> tuple[list[InstanceCost], dict[str, Instance]]:
-    """Return the costs that these charges make, in the report's order, and the instances."""
+    """Return the costs that charges make, and the instances.
+
+    Both are in the report's order.
+    """
     by_instance: dict[str, list[Charge]] = defaultdict(list)
     for charge in found:
         by_instance[charge.instance_id].append(charge)

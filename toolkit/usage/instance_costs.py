@@ -174,7 +174,10 @@ def _name_others(database: Database, turn: _Turn) -> None:
 
 
 def _sums(database: Database, keys: Sequence[UsageKey]) -> list[tuple[Any, ...]]:
-    """Return the sums of the turn's own instances, by the keys and by component."""
+    """Return the sums of the turn's own instances.
+
+    They are by the keys and by component.
+    """
     columns = ", ".join(f"coalesce({COLUMNS_OF_KEYS[key]}, '')" for key in keys)
     source = "charges ANTI JOIN others USING (i) LEFT JOIN attempts ON db_index = attempt"
     return database.rows(
