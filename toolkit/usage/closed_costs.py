@@ -76,13 +76,25 @@ def _prices(sources: str, as_of: int) -> ChargePrices:
 
 def costs(
     database: Database, found: Sequence[Charge], names: Sequence[str] | None = None
-) -> list[InstanceCost]:
-    """Return the costs that these charges make, in the report's order."""
+) -> tuple[list[InstanceCost], dict[str, Instance]]:
+    """Return the costs that charges make, and the instances.
+
+    Both are in the report's order.
+    """
     by_instance: dict[str, list[Charge]] = defaultdict(list)
     for charge in found:
         by_instance[charge.instance_id].append(charge)
-    parts = _parts(database, names)
-    return [_cost(added(parts[name], 0), own) for name, own in by_instance.items()]
+    contents: dict[str, list[dict[str, Any]]] = defaultdict(list)
+    for name, content in database.rows(
+        f"""SELECT instance_id, content FROM closed_details
+        WHERE subject = 'parts' {_where("AND", names)} ORDER BY usage_day"""  # noqa: S608
+    ):
+        contents[name].append(json.loads(content))
+    made = [
+        _cost(added([day_details.parts_of(content) for content in contents[name]], 0), own)
+        for name, own in by_instance.items()
+    ]
+    return made, {name: day_details.instance_of(contents[name][-1]) for name in by_instance}
 
 
 def _cost(item: InstanceParts, own: Sequence[Charge]) -> InstanceCost:
@@ -102,23 +114,12 @@ def _cost(item: InstanceParts, own: Sequence[Charge]) -> InstanceCost:
     )
 
 
-def _parts(database: Database, names: Sequence[str] | None) -> dict[str, list[InstanceParts]]:
-    """Return what the days know of each instance, without its charges."""
-    by_instance: dict[str, list[InstanceParts]] = defaultdict(list)
-    for name, content in database.rows(
-        f"""SELECT instance_id, content FROM closed_details
-        WHERE subject = 'parts' {_where("AND", names)} ORDER BY usage_day"""  # noqa: S608
-    ):
-        by_instance[name].append(day_details.parts_of(json.loads(content)))
-    return by_instance
-
-
-def instances(database: Database, names: Sequence[str] | None = None) -> dict[str, Instance]:
+def instances(database: Database) -> dict[str, Instance]:
     """Return the instances with a cost, as their last days had them."""
-    rows: list[tuple[Any, ...]] = database.rows(
-        f"""SELECT arg_max(content, usage_day) FROM closed_details
+    rows = database.rows(
+        """SELECT arg_max(content, usage_day) FROM closed_details
         JOIN things AS t USING (instance_id) SEMI JOIN costs USING (i)
-        WHERE subject = 'parts' {_where("AND", names)} GROUP BY t.i ORDER BY t.i"""  # noqa: S608
+        WHERE subject = 'parts' GROUP BY t.i ORDER BY t.i"""
     )
     found = (day_details.instance_of(json.loads(content)) for (content,) in rows)
     return {item.instance_id: item for item in found}

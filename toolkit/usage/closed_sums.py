@@ -85,8 +85,9 @@ class ClosedSums:
         for name, files, columns in tables:
             source = rows_of(folder, files, columns)
             database.run(f"CREATE OR REPLACE TEMP VIEW {name} AS SELECT * FROM {source}")  # noqa: S608
-        database.run(_LAST_DAYS)
-        if database.value("SELECT bool_or(is_equal_key) FROM last_days"):
+        for table in (_DETAILS, _NAMES):
+            database.run(table)
+        if database.value("SELECT bool_or(is_equal_key) FROM names"):
             return None
         make_payers(database, policy)
         database.run_file("closed_sums.sql", until=until)
@@ -122,10 +123,12 @@ class ClosedSums:
 
     def _name_jobs(self) -> None:
         """Tell jobs apart whose ids are equal."""
+        shared = "SELECT job_id FROM names GROUP BY job_id HAVING count(*) > 1"
+        if not self._database.rows(shared):
+            return
         rows = self._database.rows(
-            """SELECT content FROM closed_details SEMI JOIN (
-                SELECT job_id FROM names GROUP BY job_id HAVING count(*) > 1
-            ) USING (job_id) WHERE subject = 'attempt' ORDER BY usage_day"""
+            f"""SELECT content FROM closed_details SEMI JOIN ({shared}) USING (job_id)
+            WHERE subject = 'attempt' ORDER BY usage_day"""  # noqa: S608  # our own text
         )
         attempts = [day_details.attempt_of(content) for (content,) in rows]
         by_key = {attempt.key: attempt for attempt in attempts}
@@ -182,7 +185,7 @@ class ClosedSums:
         """Return the number of instances for each name of their prices."""
         pairs = """SELECT t.i, d.usage_day, d.pair, row_number() OVER () AS number
             FROM (SELECT instance_id, usage_day, unnest(string_split(prices, ' ')) AS pair
-                FROM closed_details WHERE subject = 'parts' AND prices <> '') AS d
+                FROM details WHERE subject = 'parts' AND prices <> '') AS d
             JOIN things AS t USING (instance_id) SEMI JOIN costs USING (i)"""
         self._database.run(f"CREATE OR REPLACE TEMP TABLE pairs AS {pairs}")
         texts = []
@@ -211,20 +214,22 @@ class ClosedSums:
         """Return every charge, in the report's order."""
         return closed_costs.charges(self._database)
 
-    def costs(
-        self, names: Sequence[str] | None = None, charges: Sequence[Charge] | None = None
-    ) -> tuple[InstanceCost, ...]:
-        """Return the costs of instances, or all, in the report's order.
+    def costs(self) -> tuple[InstanceCost, ...]:
+        """Return the cost of each instance, in the report's order."""
+        return self.costs_of(None)[0]
 
-        `charges` are theirs, if they are known already.
-        """
-        found = closed_costs.charges(self._database, names) if charges is None else charges
-        costs = closed_costs.costs(self._database, found, names)
-        return tuple(self._exact_costs.get(cost.instance_id, cost) for cost in costs)
+    def costs_of(
+        self, names: Sequence[str] | None
+    ) -> tuple[tuple[InstanceCost, ...], dict[str, Instance]]:
+        """Return the costs of some instances, or of all, and these."""
+        charges = closed_costs.charges(self._database, names)
+        costs, instances = closed_costs.costs(self._database, charges, names)
+        exact = self._exact_costs
+        return tuple(exact.get(cost.instance_id, cost) for cost in costs), instances
 
-    def instances(self, names: Sequence[str] | None = None) -> dict[str, Instance]:
-        """Return some of the instances with a cost, or all."""
-        return closed_costs.instances(self._database, names)
+    def instances(self) -> dict[str, Instance]:
+        """Return the instances with a cost."""
+        return closed_costs.instances(self._database)
 
     def attempts(self) -> dict[int, Attempt]:
         """Return the attempts that have a charge."""
@@ -275,8 +280,17 @@ class ClosedSums:
         return sorted(found, key=lambda item: (not item.has_jobs, -item.total, item.key_values))
 
 
-_LAST_DAYS = """CREATE OR REPLACE TEMP TABLE last_days AS
-    SELECT attempt, max(usage_day) AS usage_day,
-        attempt >= 18446744073709551616 OR min(job_id) <> max(job_id)
-            OR min(coalesce(submitted, -1)) <> max(coalesce(submitted, -1)) AS is_equal_key
-    FROM closed_details WHERE subject = 'attempt' GROUP BY attempt"""
+# Most of the files is JSON, so what SQL asks for is read once.
+_DETAILS = """CREATE OR REPLACE TEMP TABLE details AS
+    SELECT * EXCLUDE (content) FROM closed_details WHERE subject IN ('parts', 'attempt')"""
+
+_NAMES = """CREATE OR REPLACE TEMP TABLE names AS
+    WITH last_days AS (
+        SELECT attempt, arg_max({
+                'job_id': job_id, 'job': job_id, 'account': account, 'user_name': user_name
+            }, usage_day) AS names,
+            attempt >= 18446744073709551616 OR min(job_id) <> max(job_id)
+                OR min(coalesce(submitted, -1)) <> max(coalesce(submitted, -1)) AS is_equal_key
+        FROM details WHERE subject = 'attempt' GROUP BY attempt
+    )
+    SELECT attempt, unnest(names), is_equal_key FROM last_days"""

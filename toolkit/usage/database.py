@@ -35,6 +35,8 @@ def opened(temporary: Path | None = None, *, threads: int | None = None) -> Iter
         # Nothing is fetched: the answers need no network.
         "autoinstall_known_extensions": "false",
         "temp_directory": str(temporary) if temporary else "",
+        # Files never change, and several queries read them.
+        "parquet_metadata_cache": "true",
     }
     if threads:
         settings["threads"] = threads

@@ -138,16 +138,11 @@ def make_attempts(database: Database, numbers: Mapping[str, int]) -> None:
     database.parsed("node_lists", node_lists, columns, parsed)
     database.run(
         f"""CREATE OR REPLACE TEMP TABLE tries AS
-        -- The components of a het job start together: their group is the least of their keys.
-        WITH het_jobs AS (
-            SELECT split_part(job, '+', 1) AS het_job, submitted AS het_submitted,
-                min(db_index) AS start_group
-            FROM attempts WHERE contains(job, '+') AND NOT starts_with(job, '+') GROUP BY ALL
-        ), facts AS (
+        WITH facts AS (
             SELECT db_index AS attempt, started, ended, greatest(coalesce(submitted, 0),
                     CASE WHEN eligible <= started THEN eligible ELSE 0 END) AS queued_from,
                 least(coalesce(submitted, started), started) AS begun,
-                coalesce(h.start_group, db_index) AS start_group,
+                db_index AS start_group,
                 (state IN {_names(STATES_OF_RUNNING)} OR requeue_requested)
                     AND ended IS DISTINCT FROM started AS certainly_ran,
                 state IN {_names(ENDED_BY_SLURM)} AS ended_by_slurm,
@@ -159,18 +154,31 @@ def make_attempts(database: Database, numbers: Mapping[str, int]) -> None:
                 coalesce(cpus, 0) AS cpus, coalesce(memory_mib, 0) AS memory_mib,
                 coalesce(gpus, 0) AS gpus, l.node_numbers
             FROM attempts JOIN node_lists AS l USING (node_list)
-                LEFT JOIN het_jobs AS h ON contains(job, '+')
-                    AND h.het_job = split_part(job, '+', 1)
-                    AND h.het_submitted IS NOT DISTINCT FROM attempts.submitted
             WHERE started IS NOT NULL AND db_index IS NOT NULL)
         SELECT * FROM facts"""  # noqa: S608  # our own names of states
     )
+    if database.rows("SELECT 1 FROM attempts WHERE contains(job, '+') LIMIT 1"):
+        database.run(_JOIN_HET_JOBS)
     database.run(
         """CREATE OR REPLACE TEMP TABLE attempts_of_nodes AS
         SELECT row_number() OVER () AS pair, *
-        FROM (SELECT attempt, unnest(node_numbers) AS node_number, started, begun FROM tries)"""
+        FROM (
+            SELECT attempt, unnest(node_numbers) AS node_number, started, begun, ended,
+                certainly_ran, ended_by_slurm, found_dead
+            FROM tries
+        )"""
     )
     database.run("ALTER TABLE tries DROP COLUMN node_numbers")
+
+
+# The components of a het job start together: their group is the least of their keys.
+_JOIN_HET_JOBS = """UPDATE tries SET start_group = c.start_group
+    FROM (
+        SELECT db_index, min(db_index) OVER (
+                PARTITION BY split_part(job, '+', 1), submitted
+            ) AS start_group
+        FROM attempts WHERE contains(job, '+') AND NOT starts_with(job, '+')
+    ) AS c WHERE tries.attempt = c.db_index"""
 
 
 def _names(states: Iterable[str]) -> str:

@@ -39,7 +39,7 @@ def apply_resizes(database: Database) -> None:
 def end_runaways(database: Database, until: int) -> bool:
     """Set the ends of runaway attempts; return whether there are any."""
     attempts = [item for item in _job_rows(database, _OPEN) if item.begun < until]
-    ends = ends_of_runaways(attempts, _usages_beside_open(database))
+    ends = ends_of_runaways(attempts, _usages_beside_open(database)) if attempts else {}
     if ends:
         database.table("runaways", _VALUES, list(ends.items()))
         database.run(
@@ -52,6 +52,9 @@ def end_runaways(database: Database, until: int) -> bool:
 
 def _job_rows(database: Database, condition: str) -> list[Attempt]:
     """Return all attempts of the jobs of which one meets the condition."""
+    found = f"SELECT job_id FROM attempts WHERE db_index IS NOT NULL AND {condition}"  # noqa: S608
+    if not database.rows(f"{found} LIMIT 1"):  # asking for jobs reads all attempts twice
+        return []
     return [
         Attempt(
             key=key,
@@ -76,9 +79,7 @@ def _job_rows(database: Database, condition: str) -> list[Attempt]:
         ) in database.rows(
             f"""SELECT db_index, job_id, user_name, state, requeue_requested, restarts, submitted,
                 started, ended, coalesce(checkpoint_marks, '')
-            FROM attempts SEMI JOIN (
-                SELECT job_id FROM attempts WHERE db_index IS NOT NULL AND {condition}
-            ) USING (job_id)
+            FROM attempts SEMI JOIN ({found}) USING (job_id)
             WHERE db_index IS NOT NULL ORDER BY db_index"""  # noqa: S608  # our own conditions
         )
     ]  # fmt: skip

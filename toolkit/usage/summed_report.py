@@ -153,9 +153,9 @@ class SummedReport(Report):
         """Return so many instances, by their cost before refunds."""
         first = self.sums.dearest(count)
         names = [name for name, *_ in first]
-        costs = self.sums.costs(names)
+        costs, instances = self.sums.costs_of(names)
         if isinstance(self.instances, ReadWhenAsked):
-            self.instances.known.update(self.sums.instances(names))
+            self.instances.known.update(instances)
         by_name = {cost.instance_id: cost for cost in costs}
         unknown = set(self.unknown_instances).difference(by_name)
         return Dearest(

@@ -50,29 +50,34 @@ WITH quotients AS (
 )
 SELECT i, weight, whole, quotient + CASE WHEN 2 * remainder > below
         OR (2 * remainder = below AND quotient % 2 = 1) THEN 1 ELSE 0 END AS gross,
-    log10(greatest(largest, 1)::DOUBLE) + log10(greatest(gross, 1)::DOUBLE) AS digits
+    log10(greatest(largest, 1)::DOUBLE) + log10(greatest(gross, 1)::DOUBLE) AS digits,
+    digits < 18 AND weight < 1e18 AS is_narrow
 FROM remainders;
 
 INSERT INTO hard SELECT i, 'its amounts have too many digits' FROM grosses WHERE digits >= 37;
 
--- Each instance's parts are next to each other, the largest remainder first.
+-- Each instance's parts are next to each other, the largest remainder first. Nearly all are narrow.
 CREATE OR REPLACE TEMP TABLE floors AS
 WITH shares AS (
-    SELECT w.*, g.whole, g.gross, g.digits, g.weight AS sum_of_weights
-    FROM weights AS w JOIN grosses AS g USING (i)
-    WHERE g.digits < 37
+    SELECT w.i, w.component, w.attempt, w.above, w.place, g.whole, w.weight::BIGINT AS weight,
+        g.gross::BIGINT AS gross, g.weight::BIGINT AS total
+    FROM weights AS w JOIN grosses AS g USING (i) WHERE g.is_narrow
 ), floors AS (
-    SELECT *, CASE WHEN sum_of_weights = 0 THEN 0
-        WHEN digits < 18 AND sum_of_weights < 1e18
-            THEN weight::BIGINT * gross::BIGINT // sum_of_weights::BIGINT
-        ELSE weight * gross // sum_of_weights END::BIGINT AS floor
-    FROM shares
-), narrow AS (
-    SELECT i, component, attempt, floor, above, whole, place, gross::BIGINT AS gross,
-        weight * gross - floor * sum_of_weights AS remainder
-    FROM floors
+    SELECT *, CASE WHEN total = 0 THEN 0 ELSE weight * gross // total END AS floor FROM shares
 )
-SELECT * FROM narrow ORDER BY i, remainder DESC, place;
+SELECT i, component, attempt, floor, above, whole, place, gross
+FROM floors ORDER BY i, weight * gross - floor * total DESC, place;
+
+INSERT INTO floors
+WITH shares AS (
+    SELECT w.i, w.component, w.attempt, w.above, w.place, g.whole, w.weight, g.gross,
+        g.weight AS total
+    FROM weights AS w JOIN grosses AS g USING (i) WHERE NOT g.is_narrow AND g.digits < 37
+), floors AS (
+    SELECT *, CASE WHEN total = 0 THEN 0 ELSE weight * gross // total END AS floor FROM shares
+)
+SELECT i, component, attempt, floor, above, whole, place, gross
+FROM floors ORDER BY i, weight * gross - floor * total DESC, place;
 
 CREATE OR REPLACE TEMP TABLE residues AS
 SELECT i, min(rowid) AS first_row, any_value(gross) - sum(floor) AS residue

@@ -1,22 +1,16 @@
 -- The charges of closed days, rounded once for each instance: `toolkit/accounting/parts.py`.
 --
--- In:  closed_rows and closed_details, the rows of the days; last_days(attempt, usage_day, …);
---      payers(component, hidden), the components that jobs don't pay; variable until.
+-- In:  closed_rows and details, the rows of the days; payers(component, hidden), the components
+--      that jobs don't pay; variable until.
 -- Out: things: what has a cost, by its number i in the report's order;
 --      sums(i, component, attempt, known, seconds, place, micro, whole);
 --      costs(i, gross, refund, has_unknown);
---      names(attempt, job_id, job, account, user_name), of each attempt's last day;
 --      too_large(i): what no 127 bits hold.
 
 CREATE OR REPLACE TEMP TABLE things AS
 SELECT instance_id, any_value(kind) AS kind, bool_or(is_refunded) AS is_refunded,
     row_number() OVER (ORDER BY min(usage_day), arg_min(number, usage_day)) AS i
-FROM closed_details WHERE subject = 'parts' GROUP BY instance_id;
-
-CREATE OR REPLACE TEMP TABLE names AS
-SELECT d.attempt, d.job_id, d.job_id AS job, d.account, d.user_name
-FROM closed_details AS d JOIN last_days AS l USING (attempt, usage_day)
-WHERE d.subject = 'attempt';
+FROM details WHERE subject = 'parts' GROUP BY instance_id;
 
 CREATE OR REPLACE TEMP TABLE numbered AS
 SELECT t.i, t.kind IN ('instance', 'rack') AS is_divided, r.usage_day, r.closing,
@@ -60,7 +54,7 @@ scaled AS (
     QUALIFY sum(micro) OVER every <> 0 OR sum(parts) OVER every <> 0
         OR sum(seconds) OVER every <> 0
 ), gaps AS (
-    SELECT i, usage_day FROM closed_details JOIN things USING (instance_id)
+    SELECT i, usage_day FROM details JOIN things USING (instance_id)
     WHERE subject = 'parts' AND next_use < getvariable('until')
 ), placed AS (
     SELECT k.*, g.usage_day IS NOT NULL AND k.component = 'idle tail' AS is_gap,

@@ -1,6 +1,7 @@
 -- The start and the end of each instance's bill, by the best evidence: `toolkit/accounting/lives.py`.
 --
--- In:  attempts_of_nodes(pair, attempt, node_number, started, begun), tries, instances, variable now.
+-- In:  attempts_of_nodes(pair, attempt, node_number, started, begun, ended, certainly_ran,
+--      ended_by_slurm, found_dead), instances, variable now.
 -- Out: latest(pair, attempt, node_number, started, begun, i): the newest instance launched until
 --      the start;
 --      lives: the instances with the start and the end of their bills.
@@ -25,29 +26,28 @@ FROM (SELECT * FROM attempts_of_nodes SEMI JOIN newest USING (node_number)) AS p
 
 CREATE OR REPLACE TEMP TABLE evidence AS
 WITH pairs AS (
-    SELECT l.attempt, l.i
-    FROM latest AS l JOIN node_instances AS n USING (i)
+    SELECT l.* FROM latest AS l JOIN node_instances AS n USING (i)
     WHERE n.life_end >= l.started
     UNION ALL
     -- The newest had ended already, and an older one lives on: two of one name overlap.
-    SELECT l.attempt, max(older.i)
+    SELECT l.* EXCLUDE (i), max(older.i) AS i
     FROM latest AS l JOIN node_instances AS n USING (i)
         JOIN node_instances AS older ON older.node_number = l.node_number
             AND older.i < l.i AND older.life_end >= l.started
     WHERE n.life_end < l.started AND n.earlier_end >= l.started
-    GROUP BY l.pair, l.attempt
+    GROUP BY ALL
 ), next_launches AS (
     SELECT node_number, launched,
         lead(launched) OVER (PARTITION BY node_number ORDER BY launched) AS next_launch
     FROM newest
 )
 SELECT p.i,
-    min(t.started) FILTER (t.certainly_ran) AS first_second,
-    max(least(coalesce(nullif(t.ended, 0), t.started), n.life_end,
+    min(p.started) FILTER (p.certainly_ran) AS first_second,
+    max(least(coalesce(nullif(p.ended, 0), p.started), n.life_end,
         coalesce(x.next_launch, getvariable('now'))))
-        FILTER (t.certainly_ran OR t.ended_by_slurm) AS last_second,
-    bool_or(t.found_dead) AS found_dead
-FROM pairs AS p JOIN tries AS t USING (attempt) JOIN node_instances AS n USING (i)
+        FILTER (p.certainly_ran OR p.ended_by_slurm) AS last_second,
+    bool_or(p.found_dead) AS found_dead
+FROM pairs AS p JOIN node_instances AS n USING (i)
     JOIN next_launches AS x ON x.node_number = n.node_number AND x.launched = n.launched
 GROUP BY p.i;
 
@@ -58,6 +58,11 @@ FROM (SELECT * FROM instances WHERE powered_down IS NOT NULL) AS p
     ASOF LEFT JOIN newest AS n ON n.node_number = p.node_number AND p.launched < n.launched
     LEFT JOIN evidence AS e ON e.i = p.i
 WHERE NOT coalesce(e.found_dead, false);
+
+ALTER TABLE latest DROP COLUMN ended;
+ALTER TABLE latest DROP COLUMN certainly_ran;
+ALTER TABLE latest DROP COLUMN ended_by_slurm;
+ALTER TABLE latest DROP COLUMN found_dead;
 
 CREATE OR REPLACE TEMP TABLE lives AS
 WITH known AS (
