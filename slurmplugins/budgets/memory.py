@@ -51,6 +51,8 @@ class Memory:
 
     measured_from: float = 0.0
     measured_until: float = 0.0
+    closed_until: str = ""
+    """The last day whose amounts are those of a report; empty: none."""
     days: Mapping[str, Mapping[str, Decimal]] = field(default_factory=dict)
     """US dollars by account and day in UTC."""
     projects: Mapping[str, Mapping[str, Mapping[str, Decimal]]] = field(default_factory=dict)
@@ -127,6 +129,7 @@ def from_json(data: Mapping[str, Any]) -> Memory:
     return Memory(
         measured_from=finite(data["measured_from"]),
         measured_until=finite(data["measured_until"]),
+        closed_until=str(data["closed_until"]),
         days={str(account): _amounts(days) for account, days in data["days"].items()},
         projects={
             str(name): {str(account): _amounts(days) for account, days in items.items()}
