@@ -4,6 +4,7 @@ slurm-budget                                        One pass.
 slurm-budget --plan                                 Print figures and changes as JSON; change none.
 slurm-budget override NAME USD|lift UNTIL BY WHY    Add US dollars, or lift all steps, until then.
 slurm-budget end-override NAME                      End that exception now.
+slurm-budget close-days JSON                        Take a report's amounts for closed days.
 
 UNTIL is in epoch seconds.
 """
@@ -12,10 +13,11 @@ from __future__ import annotations
 
 import json
 import sys
+from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from slurmplugins.budgets import files
+from slurmplugins.budgets import closed_days, files
 from slurmplugins.budgets.overrides import parse_override, set_override
 from slurmplugins.budgets.plan import plan
 from slurmplugins.budgets.printing import printable
@@ -32,6 +34,7 @@ from slurmplugins.system import program
 from slurmplugins.system.clock import SystemClock
 from slurmplugins.system.command import SystemRunner
 from slurmplugins.system.files import locked
+from slurmplugins.system.log_events import LogEvent
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -77,8 +80,21 @@ def run(
         case ["end-override", name]:
             with locked(lock):
                 set_override(limits, name, None, now)
+        case ["close-days", text]:
+            with locked(lock):
+                take_closed_days(limits, closed_days.parse(text), now)
         case _:
             raise BadName(f"unknown arguments: {' '.join(arguments)[:80]!r}")
+
+
+def take_closed_days(limits: BudgetsConfig, closed: closed_days.ClosedDays, now: float) -> None:
+    """Replace the measure of these days. Raises StateError."""
+    folder = Path(limits.folder)
+    memory = closed_days.with_closed_days(files.load(folder), limits, closed)
+    files.save(folder, memory)
+    usd = sum((item.usd for item in closed.costs), Decimal(0))
+    days = {"first": closed.first, "last": closed.last}
+    files.audit(folder, now, LogEvent.BUDGET_DAYS_CLOSED.value, **days, usd=f"{usd:.2f}")
 
 
 def has_work(limits: BudgetsConfig) -> bool:

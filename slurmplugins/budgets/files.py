@@ -7,7 +7,7 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Final
 
 from slurmplugins.budgets.memory import Memory, from_json, to_json
-from slurmplugins.budgets.words import refusal
+from slurmplugins.budgets.words import ended_words, refusal
 from slurmplugins.config.budgets import Action
 from slurmplugins.errors import StateError
 from slurmplugins.model.json_input import loads
@@ -75,6 +75,8 @@ def save_remaining(folder: Path, figures: Sequence[Figures], config: BudgetsConf
             for name in item.budget.projects
             if Action.REFUSE in item.actions
         },
+        "ended_accounts": _ended((item, config.accounts_of(item.budget)) for item in known),
+        "ended_projects": _ended((item, item.budget.projects) for item in known),
         "account_projects": {
             account: name
             for account, name in config.account_projects.items()
@@ -91,11 +93,16 @@ def save_remaining(folder: Path, figures: Sequence[Figures], config: BudgetsConf
         raise StateError(f"{path} can't be written: {error}") from error
 
 
+def _ended(items: Iterable[tuple[Figures, Iterable[str]]]) -> dict[str, str]:
+    """Return what is told of grants that ended, by name."""
+    return {name: ended_words(item) for item, names in items if item.ended for name in names}
+
+
 def _least(items: Iterable[tuple[Figures, Iterable[str]]]) -> dict[str, str]:
     """Return US dollars by name, of the budget that leaves least."""
     least: dict[str, Decimal] = {}
     for item, names in items:
-        free = max(item.free or Decimal(0), Decimal(0))
+        free = Decimal(0) if item.holds else max(item.free or Decimal(0), Decimal(0))
         for name in names:
             least[name] = min(free, least.get(name, free))
     return {name: f"{usd:.2f}" for name, usd in sorted(least.items())}

@@ -51,6 +51,8 @@ class Memory:
 
     measured_from: float = 0.0
     measured_until: float = 0.0
+    closed_until: str = ""
+    """The last day whose amounts are those of a report; empty: none."""
     days: Mapping[str, Mapping[str, Decimal]] = field(default_factory=dict)
     """US dollars by account and day in UTC."""
     projects: Mapping[str, Mapping[str, Mapping[str, Decimal]]] = field(default_factory=dict)
@@ -120,21 +122,22 @@ def to_json(memory: Memory) -> dict[str, Any]:
 
 
 def from_json(data: Mapping[str, Any]) -> Memory:
-    """Read the file's content.
+    """Read the file's content, also that of an earlier head.
 
     Raises KeyError, TypeError, ValueError, AttributeError or ArithmeticError.
     """
     return Memory(
         measured_from=finite(data["measured_from"]),
         measured_until=finite(data["measured_until"]),
+        closed_until=str(data.get("closed_until", "")),
         days={str(account): _amounts(days) for account, days in data["days"].items()},
         projects={
             str(name): {str(account): _amounts(days) for account, days in items.items()}
-            for name, items in data["projects"].items()
+            for name, items in data.get("projects", {}).items()
         },
         nobody=_amounts(data["nobody"]),
         last_account={str(key): str(name) for key, name in data["last_account"].items()},
-        last_project={str(key): str(name) for key, name in data["last_project"].items()},
+        last_project={str(key): str(name) for key, name in data.get("last_project", {}).items()},
         unclaimed=_amounts(data["unclaimed"]),
         standings={str(name): Standing(**item) for name, item in data["standings"].items()},
         overrides={str(name): _override(item) for name, item in data["overrides"].items()},
@@ -142,7 +145,7 @@ def from_json(data: Mapping[str, Any]) -> Memory:
         held={str(name): Saved(**item) for name, item in data["held"].items()},
         refused=frozenset(map(str, data["refused"])),
         denied={str(name): frozenset(items) for name, items in data["denied"].items()},
-        held_jobs=frozenset(map(int, data["held_jobs"])),
+        held_jobs=frozenset(map(int, data.get("held_jobs", ()))),
         notes={int(key): str(text) for key, text in data["notes"].items()},
     )
 

@@ -57,6 +57,7 @@ class _Totals:
     """Sums of one call, which begin with those of the memory."""
 
     def __init__(self, memory: Memory) -> None:
+        self.closed_until = memory.closed_until
         self.days = {account: dict(items) for account, items in memory.days.items()}
         self.projects = {
             name: {account: dict(items) for account, items in by_account.items()}
@@ -68,6 +69,8 @@ class _Totals:
         self.unclaimed = dict(memory.unclaimed)
 
     def add(self, account: str, project: str, at: float, usd: Decimal) -> None:
+        if day_of(at) <= self.closed_until:
+            return  # a report has said what this day cost
         places = [self.days.setdefault(account, {})]
         if project:
             places.append(self.projects.setdefault(project, {}).setdefault(account, {}))

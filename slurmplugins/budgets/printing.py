@@ -22,6 +22,7 @@ def printable(made: BudgetPlan, snapshot: BudgetSnapshot) -> dict[str, Any]:
         "at": snapshot.now,
         "measured_from": memory.measured_from,
         "measured_until": memory.measured_until,
+        "closed_until": memory.closed_until,
         "budgets": [printable_figures(item) for item in made.figures],
         "changes": [
             *(item.fields for item in made.limits),

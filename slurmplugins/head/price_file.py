@@ -38,6 +38,9 @@ class Remaining:
     projects: Mapping[str, float] = field(default_factory=dict)
     refused: Mapping[str, str] = field(default_factory=dict)
     """By project of which sbatch takes no jobs: why."""
+    ended_accounts: Mapping[str, str] = field(default_factory=dict)
+    """By account whose grant ended: what is told of it."""
+    ended_projects: Mapping[str, str] = field(default_factory=dict)
     account_projects: Mapping[str, str] = field(default_factory=dict)
     """By account: the project of its jobs that name none."""
 
@@ -86,6 +89,8 @@ def document(
             "remaining": dict(remaining.accounts),
             "remaining_of_projects": dict(remaining.projects),
             "refused_projects": dict(remaining.refused),
+            "ended_accounts": dict(remaining.ended_accounts),
+            "ended_projects": dict(remaining.ended_projects),
             "account_projects": dict(remaining.account_projects),
             "default_accounts": dict(part.default_accounts),
         }
@@ -107,6 +112,8 @@ def read_remaining(folder: Path, now: float) -> Remaining:
         accounts=_amounts(value, "accounts"),
         projects=_amounts(value, "projects"),
         refused=_texts(value, "refused"),
+        ended_accounts=_texts(value, "ended_accounts"),
+        ended_projects=_texts(value, "ended_projects"),
         account_projects=_texts(value, "account_projects"),
     )
 

@@ -152,6 +152,7 @@ class LogEvent(StrEnum):
     BUDGET_JOBS_HELD = "budget_jobs_held"
     BUDGET_JOBS_RELEASED = "budget_jobs_released"
     BUDGET_OVERRIDE_CHANGED = "budget_override_changed"
+    BUDGET_DAYS_CLOSED = "budget_days_closed"
     BUDGET_FIGURES_STALE = "budget_figures_stale"
     """Attempts could not be read, so no new step is taken and no limit lowered."""
     BUDGET_PROGRAM_FAILED = "budget_program_failed"

@@ -79,6 +79,8 @@ class BudgetFacts:
     at: datetime
     measured_from: datetime | None
     measured_until: datetime | None
+    closed_until: str
+    """The last day whose amounts are a report's; empty: none."""
     budgets: tuple[BudgetFigures, ...]
     changes: tuple[SlurmChange, ...]
     problems: tuple[str, ...]
@@ -104,6 +106,7 @@ def parse(value: Mapping[str, Any]) -> BudgetFacts:
         at=_moment(value["at"]),
         measured_from=_moment(value["measured_from"]) if value["measured_from"] else None,
         measured_until=_moment(value["measured_until"]) if value["measured_until"] else None,
+        closed_until=str(value["closed_until"]),
         budgets=tuple(_figures(item) for item in value["budgets"]),
         changes=tuple(_change(item) for item in value["changes"]),
         problems=tuple(map(str, value["problems"])),

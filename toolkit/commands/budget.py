@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from toolkit.budgets.facts import BudgetFacts, BudgetFigures
     from toolkit.config import ClusterConfig
+    from toolkit.finance.spending_by_day import MonthSpending
 
 HEADERS = (
     *("BUDGET", "FOR", "UNTIL", "USD", "SPENT", "COMMITTED", "FREE", "FORECAST", "STEP"),
@@ -54,6 +55,7 @@ def status_command(*, config_path: Path | None, as_json: bool) -> None:
                 "at": answer.at,
                 "measured_from": answer.measured_from,
                 "measured_until": answer.measured_until,
+                "closed_until": answer.closed_until or None,
                 "budgets": answer.budgets,
                 "problems": answer.problems,
             }
@@ -98,6 +100,67 @@ def apply_command(*, config_path: Path | None, dry_run: bool) -> None:
     with connected(config) as clients:
         Head(clients, config).run(PROGRAM, timeout=PASS_SECONDS)
     click.echo("budget: Slurm has these limits now")
+
+
+@command.command("close-days")
+@config_option
+@json_option
+@dry_run_option
+def close_days_command(*, config_path: Path | None, as_json: bool, dry_run: bool) -> None:
+    """Give the head the cost of closed days.
+
+    It takes the place of the head's own measure. It is what the statements charge before
+    discounts: with refunds, minimum charges, storage and corrections. Days come from this
+    computer's store; `toolkit usage close` fills it.
+    """
+    from toolkit.accounting.money import usd
+    from toolkit.output import print_json
+
+    config = load(config_path)
+    months, answer = _closed_months(config)
+    if not dry_run:
+        answer = _give(config, months)
+    if as_json:
+        print_json({"months": months, "budgets": answer.budgets, "dry_run": dry_run})
+        return
+    for item in months:
+        whole = usd(sum(cost.micro for cost in item.costs))
+        words = f"{item.first} to {item.last}: {whole:.2f} USD"
+        click.echo(f"{'would be: ' if dry_run else ''}{words}")
+    if not months:
+        click.echo("budget: no day of a budget's period is closed: `toolkit usage close`")
+    elif not dry_run:
+        _print_figures(answer)
+
+
+def _closed_months(config: ClusterConfig) -> tuple[tuple[MonthSpending, ...], BudgetFacts]:
+    """Return the closed days of the budgets' periods, month by month."""
+    from toolkit.bill.history import History
+    from toolkit.commands.period_options import periods_of
+    from toolkit.finance.spending_by_day import month_spending
+
+    answer = _facts(config)
+    begin = min((item.begin for item in answer.budgets), default=answer.at)
+    cluster = periods_of(config, answer.at, History({}, (), {}))
+    return tuple(
+        month_spending(cluster.report(month))
+        for month in cluster.months()
+        if month.window.until > begin.timestamp() and cluster.has_closed_days(month)
+    ), answer
+
+
+def _give(config: ClusterConfig, months: tuple[MonthSpending, ...]) -> BudgetFacts:
+    """Give the head these days, and make a pass."""
+    from toolkit.budgets.facts import PASS_SECONDS, PROGRAM, fetch
+    from toolkit.deploy.head import Head
+    from toolkit.deploy.session import connected
+
+    with connected(config) as clients:
+        head = Head(clients, config)
+        for item in months:
+            head.run([*PROGRAM, "close-days", item.as_text()], timeout=PASS_SECONDS)
+        head.run(PROGRAM, timeout=PASS_SECONDS)
+        return fetch(head)
 
 
 def _until(_ctx: click.Context, _param: click.Parameter, text: str | None) -> datetime | None:
@@ -234,6 +297,10 @@ def _print_figures(answer: BudgetFacts) -> None:
                 f"{item.name}: the grant ended on {item.end:%Y-%m-%d} and pays no job; renew it in"
                 " cluster.yaml, or remove it"
             )
+    if answer.closed_until:
+        click.echo(
+            f"SPENT is the report's until {answer.closed_until}, and the head's own measure since"
+        )
     if any(item.stale for item in answer.budgets):
         known = answer.measured_until
         until = f"{known:%Y-%m-%d %H:%M} UTC" if known else "never"

@@ -74,9 +74,9 @@ def command(
     now = int(time.time())
     path = predictions.record_path(config.cluster)
     with connected(config) as clients:
-        job_name, runs = _runs(Head(clients, config), subject)
+        job_name, runs, named = _runs(Head(clients, config), subject)
         cluster_facts = facts.read(config, find_config_file(config_path), clients, now)
-    need = _need(subject, runs, size)
+    need = _need(subject, named or runs, size)
     market = offers.Market(config, cluster_facts.book, now)
     pool_choices = recommend.choices(need, market, _history(job_name, config, cluster_facts))
     past = predictions.error(predictions.read(path), runs)
@@ -85,23 +85,27 @@ def command(
     _print(job_name, need, pool_choices, past, as_json=as_json)
 
 
-def _runs(head: Runner, subject: str) -> tuple[str, list[MeasuredRun]]:
-    """Return the job name, and its runs that were measured."""
+def _runs(head: Runner, subject: str) -> tuple[str, list[MeasuredRun], list[MeasuredRun]]:
+    """Return the job name, its measured runs, and the named one."""
     from toolkit.commands.quote import read
     from toolkit.quote.measured import measured_run, measured_runs
     from toolkit.runs import queries
     from toolkit.runs.errors import TrackingAway
 
+    named = []
     if subject.isascii() and subject.isdigit():
         run = queries.find_run(head, subject).run
         measured = measured_run(run) if run else None
-        return (measured.job_name if measured else subject), [measured] if measured else []
-    job_name = read(subject, ()).name
+        if measured is None:
+            return subject, [], []
+        named, job_name = [measured], measured.job_name
+    else:
+        job_name = read(subject, ()).name
     try:
         newest = queries.newest_runs(head, limit=500, running=False)
     except TrackingAway:
-        return job_name, []
-    return job_name, measured_runs(newest, job_name)
+        return job_name, [], named
+    return job_name, measured_runs(newest, job_name), named
 
 
 def _need(subject: str, runs: list[MeasuredRun], size: ModelSize | None) -> Need:
@@ -158,6 +162,7 @@ def _print(
     as_json: bool,
 ) -> None:
     from toolkit.output import plain, print_json, table
+    from toolkit.quote import recommend_words
 
     if as_json:
         print_json(
@@ -178,8 +183,9 @@ def _print(
                 f" {best.lifecycle} ({best.other})"
             )
         )
-    click.echo(_use(need))
-    click.echo(_past(past))
+        click.echo(plain(recommend_words.speed(best, need.run)))
+    click.echo(recommend_words.use(need.run))
+    click.echo(recommend_words.past(past))
 
 
 def _row(choice: Choice) -> tuple[str, ...]:
@@ -192,29 +198,3 @@ def _row(choice: Choice) -> tuple[str, ...]:
         f"{choice.memory_mib / 1024:.1f}",
         "?" if choice.usd_per_work is None else f"{choice.usd_per_work:.2f}",
     )
-
-
-def _use(need: Need) -> str:
-    """Return what the measured use of the GPUs tells."""
-    from toolkit.quote.recommend import LOW_USE
-
-    run = need.run
-    if run is None or run.utilization is None:
-        return "no run measured how busy the GPUs are: speed is taken from their data sheets"
-    if run.utilization < LOW_USE:
-        return (
-            f"its GPUs were busy {run.utilization:.0f} % of the time: look for what they wait for"
-            " before you take faster ones"
-        )
-    return f"its GPUs were busy {run.utilization:.0f} % of the time"
-
-
-def _past(past: PredictionError | None) -> str:
-    if past is None:
-        return "past predictions: no run came after one yet"
-    speed = (
-        "speed not measured"
-        if past.speed is None
-        else f"speed {past.speed:+.0%} ({past.speed_runs} runs)"
-    )
-    return f"past predictions: memory {past.memory:+.0%} ({past.memory_runs} runs), {speed}"

@@ -31,7 +31,7 @@ def command(
     from toolkit.commands.report_closed import made_report
     from toolkit.commands.report_files import list_prices
     from toolkit.finance import savings_text
-    from toolkit.finance.day_charges import day_charges
+    from toolkit.finance.charges_by_day import charges_by_day
     from toolkit.finance.outcomes import Outcomes
     from toolkit.finance.savings import ledger
 
@@ -49,7 +49,7 @@ def command(
     )
     with making as (report, _):
         made = ledger(
-            report, list_prices(config_path, config), list(day_charges(report)), Outcomes(report)
+            report, list_prices(config_path, config), list(charges_by_day(report)), Outcomes(report)
         )
     if as_json:
         from toolkit.output import print_json

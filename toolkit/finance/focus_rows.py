@@ -22,7 +22,7 @@ from toolkit.accounting.export import iso
 from toolkit.accounting.money import SECONDS_PER_HOUR, usd
 from toolkit.accounting.phrases import moment
 from toolkit.finance import focus_services as services
-from toolkit.finance.day_charges import day_charges
+from toolkit.finance.charges_by_day import charges_by_day
 from toolkit.finance.errors import FocusPeriodInvalid
 from toolkit.finance.words import rounded
 
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from toolkit.accounting.charges import Charge
     from toolkit.accounting.instances import Instance
     from toolkit.accounting.report import Report
-    from toolkit.finance.day_charges import DayCharge
+    from toolkit.finance.charges_by_day import DayCharge
     from toolkit.finance.focus_columns import Value
     from toolkit.finance.list_prices import ListPrices
 
@@ -63,7 +63,7 @@ def focus(
     FocusPeriodInvalid if the report is not within one month.
     """
     period = billing_period(report.window)
-    known = [part for part in day_charges(report) if part.charge.price_known]
+    known = [part for part in charges_by_day(report) if part.charge.price_known]
     unknown = sum(not charge.price_known for charge in report.charges())
     maker = _Maker(report, prices, period, account_tags, _refunded_seconds(report))
     return Focus(tuple(maker.rows(_joined(known))), unknown)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from toolkit.accounting.charges import Component
 from toolkit.accounting.money import SECONDS_PER_HOUR
-from toolkit.finance.day_charges import day_charges
+from toolkit.finance.charges_by_day import charges_by_day
 from toolkit.finance.outcomes import Cause, Outcomes
 from toolkit.finance.savings import Ledger, Measure, is_cloud_node, ledger
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from datetime import date
 
     from toolkit.accounting.report import Report
-    from toolkit.finance.day_charges import DayCharge
+    from toolkit.finance.charges_by_day import DayCharge
     from toolkit.finance.list_prices import ListPrices
 
 _USE = frozenset({Component.WORK, Component.LOST})
@@ -81,7 +81,7 @@ class Measures:
 def measures(report: Report, prices: ListPrices) -> Measures:
     """Return the numbers of a report."""
     outcomes = Outcomes(report)
-    parts = list(day_charges(report))
+    parts = list(charges_by_day(report))
     ended = outcomes.ended_jobs
     net = Fraction(report.net)
     return Measures(

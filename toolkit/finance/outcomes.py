@@ -13,7 +13,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from toolkit.accounting.attempts import CANCELLED_STATES, RESIZED
-from toolkit.finance.day_charges import run_span
+from toolkit.finance.charges_by_day import run_span
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from toolkit.accounting.charges import Charge
     from toolkit.accounting.instances import Instance
     from toolkit.accounting.report import Report
-    from toolkit.finance.day_charges import DayCharge
+    from toolkit.finance.charges_by_day import DayCharge
     from toolkit.finance.list_prices import ListPrices
 
 _REBOOT = frozenset({Component.BOOT, Component.WAIT})

@@ -129,16 +129,22 @@ class _Risk:
 
     per_hour: float  # of one instance
     factor: float  # of the price
+    source: str
 
     @classmethod
     def of(cls, market: Market, history: History, nodes: int) -> _Risk:
         interruptions, boot = history.interruptions, history.boot_seconds
-        # Without a record: cluster.yaml's rate, else one a day, as training takes it.
-        rate = market.config.training.interruptions_per_machine_hour or 1 / 24
+        stated = market.config.training.interruptions_per_machine_hour
         if interruptions is not None:
             rate = interruptions.per_hour
+            hours = f"{interruptions.instance_hours:,.0f} instance-hours"
+            source = f"{interruptions.count} in {hours} of the records"
+        elif stated:
+            rate, source = stated, "as cluster.yaml says"
+        else:
+            rate, source = 1 / 24, "assumed, without a record: one a day"  # as training takes it
         lost = LOST_SECONDS + (boot.median if boot else 0.0)
-        return cls(rate, 1 + rate * nodes * lost / _HOUR)
+        return cls(rate, 1 + rate * nodes * lost / _HOUR, source)
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,5 +193,6 @@ def _other(priced: Sequence[_Priced], risk: _Risk) -> str:
     fixed = min((item.effective for item in priced if not item.is_spot), default=None)
     if spot is None or fixed is None:
         return "the pool has no other"
-    lost = f"{risk.per_hour:.3f} interruptions an instance-hour cost {risk.factor - 1:.1%}"
-    return f"{lost} of the work; with them spot is {spot:.2f}, on demand {fixed:.2f} USD/h"
+    lost = f"{risk.per_hour:.3f} interruptions an instance-hour ({risk.source}) cost"
+    part = f"{lost} {risk.factor - 1:.1%} of the work"
+    return f"{part}; with them spot is {spot:.2f}, on demand {fixed:.2f} USD/h"

@@ -90,6 +90,13 @@ class ClusterPeriods:
             month = periods.month_of(day_of(month.window.until))
         return found
 
+    def has_closed_days(self, period: Period) -> bool:
+        """Return whether the month has closed days here."""
+        window = period.window
+        return period.name in self.closed or any(
+            window.since <= day < window.until for day in self.days.days
+        )
+
     # Reports
 
     def report(self, period: Period) -> Report:

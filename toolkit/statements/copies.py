@@ -3,7 +3,7 @@
     periods/2026-10/1/             the first closing of the month
         closed.json, closed/, closed-details/   its days, as a store has them
         period.json                what cluster.yaml and AWS's bill said, and booked corrections
-        documents/                 statements and journal, as they were issued
+        documents/                 statements and accounting journal, as they were issued
 
 Nothing changes a copy. The log of periods has a digest of all its files.
 """

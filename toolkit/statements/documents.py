@@ -1,4 +1,4 @@
-"""The files of a period: a page and a mail for each account, and the journal. Pure."""
+"""The files of a period: a page and a mail for each account, and the accounting journal. Pure."""
 
 from __future__ import annotations
 
@@ -6,19 +6,19 @@ import hashlib
 import re
 from typing import TYPE_CHECKING, Final
 
-from toolkit.statements import journal, render
+from toolkit.statements import accounting_journal, render
 
 if TYPE_CHECKING:
     from toolkit.statements.model import PeriodStatements
     from toolkit.statements.settings import StatementSettings
 
-JOURNAL: Final = "journal.csv"
+ACCOUNTING_JOURNAL: Final = "journal.csv"
 _HARMLESS: Final = re.compile(r"[a-zA-Z0-9_][a-zA-Z0-9_-]{0,63}")
 
 
 def documents(made: PeriodStatements, settings: StatementSettings) -> dict[str, bytes]:
     """Return the content of each file, by its name."""
-    found = {JOURNAL: journal.as_csv(made, settings).encode()}
+    found = {ACCOUNTING_JOURNAL: accounting_journal.as_csv(made, settings).encode()}
     for statement in made.statements:
         name = file_name(statement.account.name)
         found[f"{name}.html"] = render.html(statement).encode("utf-8", errors="replace")

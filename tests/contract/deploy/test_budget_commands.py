@@ -41,7 +41,7 @@ def deployed(config, monkeypatch, capsys):
 def test_a_budget_is_shown_planned_applied_and_overridden(deployed, capsys):
     assert toolkit(deployed, "budget", "status", "--json") == 0
     (budget,) = json.loads(capsys.readouterr().out)["budgets"]
-    assert (budget["account"], budget["usd_spent"], budget["step"]) == ("vision", "85.00", 80)
+    assert (budget["accounts"], budget["usd_spent"], budget["step"]) == (["vision"], "85.00", 80)
     assert toolkit(deployed, "budget", "plan") == 0
     assert "~ account vision: GrpTRESMins=billing" in capsys.readouterr().out
     ran = deployed.actor.driver.ran

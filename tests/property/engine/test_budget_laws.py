@@ -1,4 +1,4 @@
-"""Laws of account budgets, for any spending, ladder and queue.
+"""Laws of account budgets, for any spending, steps and queue.
 
 `admits` is slurmctld's own rule under `safe`: `_validate_tres_usage_limits` in acct_policy.c.
 """
@@ -19,7 +19,7 @@ from tests.fakes import budgets as fakes
 
 NOW = fakes.NOW
 cents = st.integers(0, 20_000).map(lambda number: Decimal(number) / 100)
-ladders = st.lists(
+step_lists = st.lists(
     st.tuples(st.integers(1, 120), st.sampled_from(list(Action))),
     min_size=1,
     max_size=4,
@@ -73,12 +73,12 @@ def after(snapshot: BudgetSnapshot) -> tuple[AccountLimits, BudgetSnapshot]:
     return account, later
 
 
-@given(cents, ladders, limits, jobs, st.integers(1, 200))
-def test_slurm_starts_no_job_that_the_budget_cannot_pay(usd, ladder, account, running, job_usd):
+@given(cents, step_lists, limits, jobs, st.integers(1, 200))
+def test_slurm_starts_no_job_that_the_budget_cannot_pay(usd, steps, account, running, job_usd):
     snapshot = fakes.snapshot(
         *running,
         memory=fakes.a_memory(str(usd)),
-        config=fakes.a_config(fakes.a_budget(*ladder)),
+        config=fakes.a_config(fakes.a_budget(*steps)),
         limits={"vision": account},
     )
     (item,) = plan(snapshot).figures
@@ -93,9 +93,9 @@ def test_slurm_starts_no_job_that_the_budget_cannot_pay(usd, ladder, account, ru
         assert admits(changed, job)
 
 
-@given(cents, ladders, limits, jobs)
-def test_a_second_pass_changes_nothing(usd, ladder, account, running):
-    config = fakes.a_config(fakes.a_budget(*ladder))
+@given(cents, step_lists, limits, jobs)
+def test_a_second_pass_changes_nothing(usd, steps, account, running):
+    config = fakes.a_config(fakes.a_budget(*steps))
     memory = fakes.a_memory(str(usd))
     first = fakes.snapshot(*running, memory=memory, config=config, limits={"vision": account})
     _, later = after(first)
@@ -103,9 +103,9 @@ def test_a_second_pass_changes_nothing(usd, ladder, account, running):
     assert (again.limits, again.denials, again.reached) == ((), (), ())
 
 
-@given(cents, ladders, limits)
-def test_a_budget_that_is_removed_gives_back_what_the_account_had(usd, ladder, account):
-    config = fakes.a_config(fakes.a_budget(*ladder))
+@given(cents, step_lists, limits)
+def test_a_budget_that_is_removed_gives_back_what_the_account_had(usd, steps, account):
+    config = fakes.a_config(fakes.a_budget(*steps))
     memory = fakes.a_memory(str(usd))
     own = replace(account, group_minutes=None)
     first = fakes.snapshot(memory=memory, config=config, limits={"vision": own})
@@ -117,9 +117,9 @@ def test_a_budget_that_is_removed_gives_back_what_the_account_had(usd, ladder, a
     assert not last.memory.held
 
 
-@given(cents, cents, ladders)
-def test_more_spending_never_takes_a_step_back(usd, more, ladder):
-    budget = fakes.a_budget(*ladder)
+@given(cents, cents, step_lists)
+def test_more_spending_never_takes_a_step_back(usd, more, steps):
+    budget = fakes.a_budget(*steps)
     config = fakes.a_config(budget)
     before, later = (
         plan(fakes.snapshot(memory=fakes.a_memory(str(amount)), config=config)).figures[0]
@@ -130,10 +130,10 @@ def test_more_spending_never_takes_a_step_back(usd, more, ladder):
     assert bool(later.actions & HOLDING) == later.holds
 
 
-@given(cents, ladders, limits)
-def test_stale_figures_close_nothing(usd, ladder, account):
+@given(cents, step_lists, limits)
+def test_stale_figures_close_nothing(usd, steps, account):
     memory = fakes.a_memory(str(usd), measured_until=NOW - 10_000)
-    config = fakes.a_config(fakes.a_budget(*ladder))
+    config = fakes.a_config(fakes.a_budget(*steps))
     snapshot = fakes.snapshot(memory=memory, config=config, limits={"vision": account})
     made, (changed, _) = plan(snapshot), after(snapshot)
     assert not made.reached
@@ -155,9 +155,9 @@ waiting = st.lists(
 ).map(tuple)
 
 
-@given(cents, ladders, waiting, st.frozensets(st.integers(1, 9)))
-def test_a_projects_jobs_that_may_start_fit_into_its_budget_together(usd, ladder, queue, held):
-    budget = fakes.a_budget(*ladder, accounts=(), projects=("imagenet",))
+@given(cents, step_lists, waiting, st.frozensets(st.integers(1, 9)))
+def test_a_projects_jobs_that_may_start_fit_into_its_budget_together(usd, steps, queue, held):
+    budget = fakes.a_budget(*steps, accounts=(), projects=("imagenet",))
     memory = fakes.a_memory(projects={"imagenet": {"language": {fakes.TODAY: usd}}}, held_jobs=held)
     config = fakes.a_config(budget)
     snapshot = fakes.snapshot(*queue, memory=memory, config=config, limits={})

@@ -27,7 +27,7 @@ from toolkit.accounting.allocation import Window
 from toolkit.accounting.build import build
 from toolkit.accounting.money import usd
 from toolkit.config.targets import Targets
-from toolkit.finance.day_charges import day_charges
+from toolkit.finance.charges_by_day import charges_by_day
 from toolkit.finance.focus_columns import COLUMNS
 from toolkit.finance.focus_rows import focus
 from toolkit.finance.indicators import indicators
@@ -102,7 +102,7 @@ def reports(draw):
 def test_the_days_of_a_charge_sum_to_it(drawn):
     made, _ = drawn
     sums, seconds = {}, {}
-    for part in day_charges(made):
+    for part in charges_by_day(made):
         key = id(part.charge)
         sums[key] = sums.get(key, 0) + part.micro
         seconds[key] = seconds.get(key, Fraction(0)) + part.seconds

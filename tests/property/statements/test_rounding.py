@@ -1,4 +1,4 @@
-"""Laws of statements: lines add up to sums, accounts to the report, the journal balances."""
+"""Laws of statements: lines add up to sums, accounts to the report, debits to credits."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.unit.statements.statement_samples import ISSUE
 from toolkit.accounting.attempt_names import Names
 from toolkit.accounting.charges import Component
 from toolkit.accounting.roll_up import rolled_up
-from toolkit.statements import journal
+from toolkit.statements import accounting_journal
 from toolkit.statements.build import Content, build
 from toolkit.statements.cents import CENT, apportioned, cents, percent_of
 from toolkit.statements.documents import documents
@@ -152,12 +152,12 @@ def test_an_account_has_its_own_due_and_that_of_its_children(content, settings):
 def test_the_journal_balances_entry_by_entry(content, settings):
     made = build(content, settings, issue_of(settings), Names.NONE)
     sums: dict[int, int] = {}
-    for item in journal.postings(made, settings):
+    for item in accounting_journal.postings(made, settings):
         assert (item.debit > 0) != (item.credit > 0)
         sums[item.entry] = sums.get(item.entry, 0) + item.debit - item.credit
     assert not any(sums.values())
-    lines = journal.as_csv(made, settings).splitlines()
-    assert len(lines) == 1 + len(list(journal.postings(made, settings)))
+    lines = accounting_journal.as_csv(made, settings).splitlines()
+    assert len(lines) == 1 + len(list(accounting_journal.postings(made, settings)))
 
 
 @given(contents, settings_of_accounts())

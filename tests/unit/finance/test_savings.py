@@ -15,14 +15,14 @@ from tests.unit.finance.samples import (
 )
 from toolkit.accounting.allocation import Window
 from toolkit.finance import savings_text
-from toolkit.finance.day_charges import day_charges
+from toolkit.finance.charges_by_day import charges_by_day
 from toolkit.finance.outcomes import Outcomes
 from toolkit.finance.savings import Measure, ledger
 
 
 def made(attempts, instances, **more):
     report = a_report(attempts, instances, **more)
-    return report, ledger(report, list_prices(), list(day_charges(report)), Outcomes(report))
+    return report, ledger(report, list_prices(), list(charges_by_day(report)), Outcomes(report))
 
 
 def lines(ledger_):

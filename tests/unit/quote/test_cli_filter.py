@@ -267,6 +267,14 @@ def test_a_job_is_told_of_its_projects_budget_if_less_is_left_there(sbatch):
     assert sbatch(content(left), **options).endswith("; vision has 1.00 USD left in its budget")
 
 
+def test_a_job_of_a_grant_that_ended_is_told_so(sbatch):
+    words = "erc: the grant of project imagenet ended on 2026-07-01 UTC, and pays no job"
+    ended = Remaining(projects={"imagenet": 0}, ended_projects={"imagenet": words})
+    options = {"time": "08:00:00", "gpus": "1"}
+    assert sbatch(content(ended), wckey="imagenet", **options).endswith(f"; {words}")
+    assert sbatch(content(ended), wckey="coco", **options).endswith("g5.xlarge")
+
+
 def test_without_budgets_nobodys_account_is_in_the_file():
     assert b"default_accounts" not in content()
     assert b"default_accounts" in content(Remaining({"vision": 1}))

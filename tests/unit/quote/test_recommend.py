@@ -7,13 +7,13 @@ import pytest
 
 from slurmplugins.head.mlflow import MlflowRun
 from tests.unit.quote.samples import NOW, market
-from toolkit.quote import predictions, recommend
+from toolkit.quote import predictions, recommend, recommend_words
 from toolkit.quote.errors import BadRequest
 from toolkit.quote.gpus import gpu_of
 from toolkit.quote.history import History, Interruptions
 from toolkit.quote.measured import measured_run, measured_runs
 from toolkit.quote.model_memory import ModelSize, parse_parameters
-from toolkit.quote.predictions import Prediction
+from toolkit.quote.predictions import Prediction, PredictionError
 from toolkit.quote.recommend import Need
 
 NOTHING = History(0, NOW)
@@ -138,7 +138,40 @@ def test_many_interruptions_make_spot_dearer_than_on_demand():
 
     assert small(calm).lifecycle == "spot"
     assert small(stormy).lifecycle == "on-demand"
-    assert "10.000 interruptions an instance-hour" in small(stormy).other
+    words = "10.000 interruptions an instance-hour (100 in 10 instance-hours of the records)"
+    assert words in small(stormy).other
+
+
+def test_an_assumed_rate_of_interruptions_is_told_as_one():
+    """Keep a reader from taking a guess for a measurement."""
+    need = Need(20.0, "")
+    (small,) = (c for c in recommend.choices(need, place(), NOTHING) if c.pool == "small")
+    assert (
+        "0.042 interruptions an instance-hour (assumed, without a record: one a day)" in small.other
+    )
+
+
+def test_people_read_how_fast_it_will_be_and_how_that_is_known():
+    measured = measured_run(run(**{"toolkit.samples_per_second": 100.0}))
+    same, other = recommend.choices(Need.of_run(measured), place(), NOTHING)
+    assert recommend_words.speed(same, measured) == (
+        "expected: 125 samples a second, from the 100 of job 7 on 4 GPUs of g5.xlarge; twice the"
+        " GPUs are taken to be twice as fast"
+    )
+    assert "scaled by the peak of the data sheets" in recommend_words.speed(other, measured)
+    assert "data sheets" in recommend_words.speed(same, None)
+    assert recommend_words.use(
+        measured_run(run(**{"toolkit.gpu_utilization_percent": 20.0}))
+    ).endswith("before you take faster ones")
+
+
+def test_people_read_whether_too_much_or_too_little_was_predicted():
+    error = PredictionError(0.06, 3, -0.12, 1)
+    assert recommend_words.past(error) == (
+        "past predictions: memory 6% too high (median of 3 runs),"
+        " speed 12% too low (median of 1 run)"
+    )
+    assert recommend_words.past(PredictionError(0, 2, None, 0)).endswith("speed not measured")
 
 
 def test_an_instance_type_without_gpus_has_none():

@@ -16,7 +16,7 @@ from tests.unit.statements.statement_samples import ISSUE, LATE, SETTINGS, USES
 from toolkit.accounting.attempt_names import Names
 from toolkit.config import parse
 from toolkit.errors import ConfigInvalid
-from toolkit.statements import journal, render, settings, timer
+from toolkit.statements import accounting_journal, render, settings, timer
 from toolkit.statements.build import Content, build
 from toolkit.statements.documents import documents, file_name
 from toolkit.statements.model import RateLine
@@ -61,7 +61,7 @@ def test_an_account_of_any_name_has_a_harmless_file(name):
 
 def test_no_cell_of_the_journal_is_a_formula():
     uses = tuple(replace(use, account='=HYPERLINK("x")') for use in USES)
-    rows = journal.as_csv(made(uses), SETTINGS).splitlines()
+    rows = accounting_journal.as_csv(made(uses), SETTINGS).splitlines()
     assert not [row for row in rows if ',"=' in row or ",=" in row]
 
 

@@ -7,18 +7,27 @@ import io
 import json
 import shutil
 from contextlib import contextmanager
+from dataclasses import replace
 from datetime import UTC, datetime
+from decimal import Decimal
 from pathlib import Path
 
 import duckdb
 import pytest
 
+from slurmplugins.budgets import closed_days
+from slurmplugins.budgets.memory import Memory
+from slurmplugins.budgets.plan import plan
+from slurmplugins.budgets.printing import printable
+from tests.fakes.budgets import snapshot
 from tests.unit.statements.months import LATER, lived
 from toolkit import cli
 from toolkit.accounting.report import Key
 from toolkit.commands import period_options, report as report_command, report_period
-from toolkit.deploy import session
+from toolkit.config import load
+from toolkit.deploy import head as head_module, session
 from toolkit.errors import EndpointUnreachable
+from toolkit.render.budgets import budgets_config
 from toolkit.usage.cluster_store import VERSION
 
 EXAMPLE = (Path(__file__).parents[3] / "examples" / "local.yaml").read_text()
@@ -161,6 +170,59 @@ def test_a_focus_file_has_the_facts_of_accounts_as_they_were_closed(toolkit, con
     assert "owner" not in tags("--names", "none")
     toolkit("period", "reopen", "2026-11", "--reason", "a new cost centre")
     assert tags()["cost_centre"] == "4712"
+
+
+class BudgetHead:
+    """A head that keeps budgets as slurm-budget does."""
+
+    def __init__(self, config) -> None:
+        self.config = config
+        self.memory = Memory(days={"vision": {"2026-11-29": Decimal(999)}})
+
+    def run(self, argv, *, timeout=60):
+        del timeout
+        if "close-days" in argv:
+            closed = closed_days.parse(argv[-1])
+            self.memory = closed_days.with_closed_days(self.memory, self.config, closed)
+        given = snapshot(now=float(LATER), memory=self.memory, config=self.config, limits={})
+        return json.dumps(printable(plan(given), given))
+
+
+@contextmanager
+def connected(config):
+    yield None
+
+
+def test_a_budget_has_spent_what_the_statements_charge(toolkit, config, monkeypatch, tmp_path):
+    """Give the head the closed days, one month closed."""
+    text = "budgets:\n  year: {account: [science, vision, language], usd: 5000, period: grant,"
+    text += " since: 2026-01-01, until: 2027-07-01}\n  pixels: {project: pixels, usd: 9}\n"
+    config.write_text(
+        config.read_text()
+        + text.replace("usd: 9}", "usd: 9, period: grant, since: 2026-01-01, until: 2027-07-01}")
+    )
+    limits = budgets_config(load(config))
+    head = BudgetHead(limits)
+    head.memory = replace(head.memory, projects={"pixels": {}})
+    monkeypatch.setattr(session, "connected", connected)
+    monkeypatch.setattr(head_module, "Head", lambda clients, config: head)
+    close(toolkit, "2026-11")
+    assert "would be: 2026-11-29 to 2026-11-30" in toolkit("budget", "close-days", "--dry-run")
+    assert not head.memory.closed_until
+    told = json.loads(toolkit("budget", "close-days", "--json"))
+    spent = {item["name"]: Decimal(item["usd_spent"]) for item in told["budgets"]}
+    charged = {"account": Decimal(0), "project": Decimal(0)}
+    for month in ("2026-11", "2026-12", "2027-01"):
+        for key in charged:
+            made = json.loads(toolkit("report", "--period", month, "--by", key, "--json"))
+            names = {"account": {"science", "vision", "language"}, "project": {"pixels"}}[key]
+            rows = [row for row in made["groups"] if row[key] in names]
+            charged[key] += sum(Decimal(row["total"]) for row in rows)
+    assert spent == {
+        "year": charged["account"].quantize(Decimal("0.01")),
+        "pixels": charged["project"].quantize(Decimal("0.01")),
+    }
+    assert "SPENT is the report's until 2027-01-" in toolkit("budget", "status")
 
 
 @pytest.mark.parametrize(

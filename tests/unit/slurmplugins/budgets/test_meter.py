@@ -137,6 +137,14 @@ def test_a_rate_is_the_price_of_the_purchase_where_it_is_known():
     }
 
 
+def test_a_file_of_an_earlier_head_is_read():
+    """Go on with what was spent before an update."""
+    new = {"closed_until", "projects", "last_project", "held_jobs"}
+    memory = measured([instance()], [attempt("vision", 1, 2)], until=3)
+    earlier = {key: value for key, value in to_json(memory).items() if key not in new}
+    assert from_json(earlier).days == memory.days
+
+
 def test_the_memory_survives_its_file():
     memory = measured([instance()], [attempt("vision", 1, 2)], until=3)
     assert memory.measured_from == NOW > NOVEMBER

@@ -20,7 +20,7 @@ from tests.fakes.budgets import (
     snapshot,
 )
 
-LADDER = ((80, Action.SPOT_ONLY), (90, Action.HOLD), (95, Action.REQUEUE), (100, Action.REFUSE))
+STEPS = ((80, Action.SPOT_ONLY), (90, Action.HOLD), (95, Action.REQUEUE), (100, Action.REFUSE))
 
 
 def settings(made) -> dict[str, int | None]:
@@ -109,7 +109,7 @@ def test_limits_that_an_admin_set_on_an_account_without_budget_stay():
 
 
 def test_spot_only_denies_the_account_and_those_below_where_instances_are_bought_on_demand():
-    config = a_config(a_budget(*LADDER))
+    config = a_config(a_budget(*STEPS))
     made = plan(snapshot(memory=a_memory("80"), config=config))
     (denial,) = made.denials
     assert (denial.partition, denial.accounts) == ("batch", {"vision", "vision-lab"})
@@ -119,7 +119,7 @@ def test_spot_only_denies_the_account_and_those_below_where_instances_are_bought
 
 
 def test_each_step_adds_to_those_before():
-    config = a_config(a_budget(*LADDER))
+    config = a_config(a_budget(*STEPS))
     jobs = (
         a_job(),
         a_job(9, may_requeue=False),
@@ -144,7 +144,7 @@ def test_each_reached_step_is_announced_once():
 
 def test_stale_figures_lower_no_limit_and_requeue_nothing():
     memory = a_memory("100", measured_until=NOW - STALE - 1)
-    config = a_config(a_budget(*LADDER))
+    config = a_config(a_budget(*STEPS))
     current = limits(group_minutes=9_000_000)
     made = plan(snapshot(a_job(), memory=memory, config=config, limits={"vision": current}))
     assert (made.limits, made.denials, made.requeues) == ((), (), ())

@@ -9,10 +9,10 @@ import pytest
 
 from slurmplugins.budgets import files
 from slurmplugins.budgets.figures import Spending, figures
-from slurmplugins.config.budgets import Action, BudgetsConfig
+from slurmplugins.config.budgets import Action, BudgetsConfig, PeriodKind
 from slurmplugins.errors import StateError
 from slurmplugins.head import price_file
-from tests.fakes.budgets import NOW, TODAY, a_budget, a_memory
+from tests.fakes.budgets import NOVEMBER, NOW, TODAY, a_budget, a_memory
 
 VISION = Spending(frozenset({"vision"}), committed=Decimal(20))
 
@@ -58,6 +58,21 @@ def test_an_account_below_has_what_its_parents_budget_leaves(tmp_path):
     files.save_remaining(tmp_path, [state("70")], config)
     remaining = price_file.read_remaining(tmp_path, time.time())
     assert remaining.accounts == {"vision": 10.0, "vision-lab": 10.0}
+
+
+def test_a_grant_that_ended_leaves_nothing_and_says_so(tmp_path):
+    grant = a_budget(kind=PeriodKind.GRANT, since=NOVEMBER, until=NOW, projects=("imagenet",))
+    files.save_remaining(tmp_path, [state("10", budget=grant)], CONFIG)
+    words = (
+        "vision-month: the grant of account vision and project imagenet ended on 2026-11-26 UTC,"
+        " and pays no job"
+    )
+    assert price_file.read_remaining(tmp_path, time.time()) == price_file.Remaining(
+        accounts={"vision": 0.0},
+        projects={"imagenet": 0.0},
+        ended_accounts={"vision": words},
+        ended_projects={"imagenet": words},
+    )
 
 
 def test_an_old_file_says_nothing(tmp_path):

@@ -293,6 +293,12 @@ local function remaining(prices, options)
   return account, of_account
 end
 
+-- Return what is told of a grant that ended, if the job's did.
+local function ended(prices, options)
+  local account, project = account_and_project(prices, options)
+  return entry(prices.ended_accounts, account) or entry(prices.ended_projects, project)
+end
+
 -- Return why a budget refuses the job, if it does.
 local function refusal(prices, options, now)
   if now - (tonumber(prices.at) or 0) > STALE then
@@ -335,7 +341,10 @@ local function line(prices, options, now)
         words = string.format("%s, by prices of %s ago", words, duration(age / 3600))
       end
       local account, left = remaining(prices, options)
-      if left and usd and usd > left then
+      local grant = ended(prices, options)
+      if grant then
+        words = words .. "; " .. grant
+      elseif left and usd and usd > left then
         local rest = string.format("%s has %s USD left", account, amount(math.max(left, 0)))
         words = string.format("%s; %s in its budget", words, rest)
       end

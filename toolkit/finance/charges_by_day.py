@@ -48,7 +48,7 @@ class DayCharge:
         return day_of(self.start)
 
 
-def day_charges(report: Report) -> Iterator[DayCharge]:
+def charges_by_day(report: Report) -> Iterator[DayCharge]:
     """Yield the parts of every charge, in the order of the report."""
     for cost in report.costs:
         rates = _rates(cost)
