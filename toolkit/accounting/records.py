@@ -7,14 +7,13 @@ is not that of its key, is set aside.
 
 from __future__ import annotations
 
-import json
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Protocol
 
 from botocore.exceptions import ClientError
 
-from slurmplugins.model import records
+from slurmplugins.model import json_input, records
 from toolkit.accounting import sacct
 from toolkit.accounting.attempts import own_key
 from toolkit.accounting.errors import SacctError
@@ -33,6 +32,8 @@ if TYPE_CHECKING:
 
 LOOK_AHEAD = 100 * 86_400
 """Seconds after a report in which the ends of its attempts are looked for."""
+_MOST_BYTES = 2**60
+"""An exabyte: the sum over a cluster's buckets fits into 64 bits."""
 DAMAGED = "a page of records that is damaged"
 _READERS = 8
 
@@ -155,22 +156,30 @@ class Page:
     def points(self) -> Iterator[PricePoint]:
         """Yield the price changes of a day of prices. Raises ValueError."""
         for line in self.content.splitlines():
-            match json.loads(line):
+            match json_input.loads(line):
                 case [str(instance_type), str(zone), int(second), str(usd)]:
                     yield instance_type, zone, second, usd
 
     def metric_rows(self) -> list[MetricRow]:
         """Return the sums of a day of metrics. Raises ValueError."""
+        key = records.parse_key(self.key)
+        if key is None or key.since != self.since:
+            raise ValueError("the day is not that of the key")
         lines: list[MetricLine] = []
         for line in self.content.splitlines():
-            match json.loads(line):
-                case [str(name), str(resource), str(storage_type), int(second), int(value)]:
+            match json_input.loads(line):
+                case [str(name), str(resource), str(storage_type), int(second), int(value)] if (
+                    0 <= second <= self.since and 0 <= value <= _MOST_BYTES
+                ):
                     lines.append((name, resource, storage_type, second, value))
+                case _:
+                    raise ValueError("a line is no metric")
         asked = [self._names("buckets"), self._names("nat_gateways")]
         return rows_of_day(self.since, lines, *asked)
 
     def _names(self, key: str) -> tuple[str, ...]:
-        return tuple(map(str, self.header.get(key, ())))
+        names = self.header.get(key)
+        return tuple(map(str, names)) if isinstance(names, list) else ()
 
 
 class RecordsInS3:
