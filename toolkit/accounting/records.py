@@ -14,10 +14,9 @@ from typing import TYPE_CHECKING, Any, Protocol
 from botocore.exceptions import ClientError
 
 from slurmplugins.model import json_input, records
-from toolkit.accounting import sacct
+from toolkit.accounting import metrics, sacct
 from toolkit.accounting.attempts import own_key
 from toolkit.accounting.errors import SacctError
-from toolkit.accounting.metrics import rows_of_day
 from toolkit.accounting.set_aside import SetAside
 
 if TYPE_CHECKING:
@@ -27,13 +26,11 @@ if TYPE_CHECKING:
 
     from slurmplugins.model.records import RecordKey
     from toolkit.accounting.attempts import Attempt
-    from toolkit.accounting.metrics import MetricLine, MetricRow
+    from toolkit.accounting.metrics import MetricRow
     from toolkit.accounting.sacct import SacctContent
 
 LOOK_AHEAD = 100 * 86_400
 """Seconds after a report in which the ends of its attempts are looked for."""
-_MOST_BYTES = 2**60
-"""An exabyte: the sum over a cluster's buckets fits into 64 bits."""
 DAMAGED = "a page of records that is damaged"
 _READERS = 8
 
@@ -137,7 +134,7 @@ class Page:
     @property
     def fields(self) -> tuple[str, ...]:
         """Return the fields of a row of sacct."""
-        return self._names("fields")
+        return self.names("fields")
 
     @property
     def delimiter(self) -> str:
@@ -151,7 +148,7 @@ class Page:
     @property
     def types(self) -> tuple[str, ...]:
         """Return the instance types of a day of prices."""
-        return self._names("types")
+        return self.names("types")
 
     def points(self) -> Iterator[PricePoint]:
         """Yield the price changes of a day of prices. Raises ValueError."""
@@ -160,24 +157,8 @@ class Page:
                 case [str(instance_type), str(zone), int(second), str(usd)]:
                     yield instance_type, zone, second, usd
 
-    def metric_rows(self) -> list[MetricRow]:
-        """Return the sums of a day of metrics. Raises ValueError."""
-        key = records.parse_key(self.key)
-        if key is None or key.since != self.since:
-            raise ValueError("the day is not that of the key")
-        lines: list[MetricLine] = []
-        for line in self.content.splitlines():
-            match json_input.loads(line):
-                case [str(name), str(resource), str(storage_type), int(second), int(value)] if (
-                    0 <= second <= self.since and 0 <= value <= _MOST_BYTES
-                ):
-                    lines.append((name, resource, storage_type, second, value))
-                case _:
-                    raise ValueError("a line is no metric")
-        asked = [self._names("buckets"), self._names("nat_gateways")]
-        return rows_of_day(self.since, lines, *asked)
-
-    def _names(self, key: str) -> tuple[str, ...]:
+    def names(self, key: str) -> tuple[str, ...]:
+        """Return a list of names in the first line."""
         names = self.header.get(key)
         return tuple(map(str, names)) if isinstance(names, list) else ()
 
@@ -228,7 +209,7 @@ class RecordsInS3:
         rows: list[MetricRow] = []
         for page in sorted(pages, key=lambda item: (item.written, item.key)):
             try:
-                rows += page.metric_rows()
+                rows += metrics.rows_of(page)
             except ValueError:
                 damaged.append(SetAside(page.key, DAMAGED))
         return RecordedMetrics(tuple(rows), tuple(damaged))
