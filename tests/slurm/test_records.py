@@ -12,8 +12,11 @@ from dataclasses import replace
 
 import pytest
 
+from slurmplugins.config import paths
+from slurmplugins.head.record_state import FILE
 from slurmplugins.model import records
 from slurmplugins.slurm.sacct import new_token
+from tests.slurm.conftest import toolkit
 from tests.slurm.instances import LIVE, instances_of_pool
 from tests.slurm.training_job import submit
 from tests.slurm.waiting import until
@@ -174,6 +177,17 @@ def test_status_tells_how_far_the_records_reach(cluster, end):
 def test_prices_of_spot_offerings_are_kept_by_day(sources, end):
     listed = sources.s3.list_objects_v2(Bucket=sources.records_bucket, Prefix=records.PRICES)
     assert listed["KeyCount"] >= 10
+
+
+def test_the_head_asks_cloudwatch_by_its_own_role(cluster, end):
+    """No day of this cluster is over, as a rule: it remembers which one is next."""
+    state = json.loads(cluster.run("cat", str(paths.STATE / FILE)))
+    assert end - 14 * DAY <= state["next_metric_day"] <= end
+    calls = json.loads(toolkit("local", "rights", "--json").stdout)["calls"]
+    asked = [call for call in calls if call["action"] == "cloudwatch:GetMetricData"]
+    assert asked
+    assert all(call["allowed"] for call in asked)
+    assert all("HeadRole" in call["role"] for call in asked)
 
 
 def test_a_month_of_real_jobs_is_closed_and_has_its_statement(cluster, sources, job, end, tmp_path):

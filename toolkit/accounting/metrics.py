@@ -9,10 +9,12 @@ from collections import defaultdict
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from slurmplugins.model import records
+from slurmplugins.model import json_input, records
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
+
+    from toolkit.accounting.records import Page
 
     MetricLine = tuple[str, str, str, int, int]
     """Metric, resource, storage type, first second of the value's day, bytes."""
@@ -23,6 +25,8 @@ STANDARD: Final = "StandardStorage"
 NAT: Final = "NatGateway"
 LOOK_BACK: Final = 7 * records.DAY
 """Seconds by which a size may be older than the day that it serves for."""
+_MOST_BYTES: Final = 2**60
+"""An exabyte: the sum over a cluster's buckets fits into 64 bits."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +74,23 @@ class Metrics:
 
 
 NO_METRICS: Final = Metrics()
+
+
+def rows_of(page: Page) -> list[MetricRow]:
+    """Return the sums of a day's object. Raises ValueError."""
+    key = records.parse_key(page.key)
+    if key is None or key.since != page.since:
+        raise ValueError("the day is not that of the key")
+    lines: list[MetricLine] = []
+    for line in page.content.splitlines():
+        match json_input.loads(line):
+            case [str(name), str(resource), str(storage_type), int(second), int(value)] if (
+                0 <= second <= page.since and 0 <= value <= _MOST_BYTES
+            ):
+                lines.append((name, resource, storage_type, second, value))
+            case _:
+                raise ValueError("a line is no metric")
+    return rows_of_day(page.since, lines, page.names("buckets"), page.names("nat_gateways"))
 
 
 def rows_of_day(

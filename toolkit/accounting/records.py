@@ -7,18 +7,16 @@ is not that of its key, is set aside.
 
 from __future__ import annotations
 
-import json
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Protocol
 
 from botocore.exceptions import ClientError
 
-from slurmplugins.model import records
-from toolkit.accounting import sacct
+from slurmplugins.model import json_input, records
+from toolkit.accounting import metrics, sacct
 from toolkit.accounting.attempts import own_key
 from toolkit.accounting.errors import SacctError
-from toolkit.accounting.metrics import rows_of_day
 from toolkit.accounting.set_aside import SetAside
 
 if TYPE_CHECKING:
@@ -28,7 +26,7 @@ if TYPE_CHECKING:
 
     from slurmplugins.model.records import RecordKey
     from toolkit.accounting.attempts import Attempt
-    from toolkit.accounting.metrics import MetricLine, MetricRow
+    from toolkit.accounting.metrics import MetricRow
     from toolkit.accounting.sacct import SacctContent
 
 LOOK_AHEAD = 100 * 86_400
@@ -136,7 +134,7 @@ class Page:
     @property
     def fields(self) -> tuple[str, ...]:
         """Return the fields of a row of sacct."""
-        return self._names("fields")
+        return self.names("fields")
 
     @property
     def delimiter(self) -> str:
@@ -150,27 +148,19 @@ class Page:
     @property
     def types(self) -> tuple[str, ...]:
         """Return the instance types of a day of prices."""
-        return self._names("types")
+        return self.names("types")
 
     def points(self) -> Iterator[PricePoint]:
         """Yield the price changes of a day of prices. Raises ValueError."""
         for line in self.content.splitlines():
-            match json.loads(line):
+            match json_input.loads(line):
                 case [str(instance_type), str(zone), int(second), str(usd)]:
                     yield instance_type, zone, second, usd
 
-    def metric_rows(self) -> list[MetricRow]:
-        """Return the sums of a day of metrics. Raises ValueError."""
-        lines: list[MetricLine] = []
-        for line in self.content.splitlines():
-            match json.loads(line):
-                case [str(name), str(resource), str(storage_type), int(second), int(value)]:
-                    lines.append((name, resource, storage_type, second, value))
-        asked = [self._names("buckets"), self._names("nat_gateways")]
-        return rows_of_day(self.since, lines, *asked)
-
-    def _names(self, key: str) -> tuple[str, ...]:
-        return tuple(map(str, self.header.get(key, ())))
+    def names(self, key: str) -> tuple[str, ...]:
+        """Return a list of names in the first line."""
+        names = self.header.get(key)
+        return tuple(map(str, names)) if isinstance(names, list) else ()
 
 
 class RecordsInS3:
@@ -219,7 +209,7 @@ class RecordsInS3:
         rows: list[MetricRow] = []
         for page in sorted(pages, key=lambda item: (item.written, item.key)):
             try:
-                rows += page.metric_rows()
+                rows += metrics.rows_of(page)
             except ValueError:
                 damaged.append(SetAside(page.key, DAMAGED))
         return RecordedMetrics(tuple(rows), tuple(damaged))

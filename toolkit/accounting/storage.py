@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from toolkit.accounting.metrics import Metrics
 
 _HOUR = 3600
-_GIB = 2**30
+_MIB, _MIB_PER_GIB = 2**20, 1024
 NO_PRICE = "no price in cluster.yaml: its cost is unknown"
 NO_SIZE = "CloudWatch's size of a day is not in the records, so the cost of that day is unknown"
 OTHER_CLASSES = "some are in other storage classes, for which cluster.yaml has no price"
@@ -110,6 +110,14 @@ def gb_months(size: int | Fraction, start: int, end: int) -> Fraction:
         total += size * Fraction(min(end, next_month) - start, seconds)
         start = next_month
     return total
+
+
+def gib(size: int) -> Fraction:
+    """Return bytes as GiB, by whole MiB.
+
+    Then the exact amounts of closed days have small denominators, which SQL can add.
+    """
+    return Fraction(size // _MIB, _MIB_PER_GIB)
 
 
 def resources(
@@ -234,7 +242,7 @@ class _Lines:
             if stored is None:
                 sums.add_unknown(end - start, NO_SIZE)
                 continue
-            size = Fraction(stored.standard, _GIB)
+            size = gib(stored.standard)
             sums.add(Fraction(usd) * gb_months(size, start, end), end - start)
             text = f"S3: {float(size):,.3f} GiB on {day_of(stored.measured)}"
             if stored.other:
@@ -256,7 +264,7 @@ class _Lines:
                 sums.add_unknown(end - start, NO_BYTES)
                 continue
             share = Fraction(end - start, min(died, day + DAY) - max(born, day))
-            sums.add(Fraction(usd) * Fraction(passed, _GIB) * share, end - start)
+            sums.add(Fraction(usd) * gib(passed) * share, end - start)
         return self._measured(Kind.NETWORK, "NAT traffic", ("NAT", usd), sums)
 
     def _measured(

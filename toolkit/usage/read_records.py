@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
 
 from slurmplugins.model import records
-from toolkit.accounting import ledger
+from toolkit.accounting import ledger, metrics
 from toolkit.accounting.errors import LedgerError
 from toolkit.accounting.records import DAMAGED, instance_lines, parse_attempts, read_pages
 from toolkit.accounting.set_aside import SetAside
@@ -212,7 +212,7 @@ def _add_prices(batch: _Batch, page: Page) -> None:
 
 def _add_metrics(batch: _Batch, page: Page) -> None:
     try:
-        rows = page.metric_rows()
+        rows = metrics.rows_of(page)
     except ValueError:
         batch.set_aside[page.key].append(SetAside(page.key, DAMAGED))
         return

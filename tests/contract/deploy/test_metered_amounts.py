@@ -17,6 +17,8 @@ from slurmplugins.model import records
 from tests.contract.deploy.test_records import RecordsHead, toolkit
 from toolkit import cli
 from toolkit.accounting.storage import NO_METRIC
+from toolkit.config import load
+from toolkit.deploy.stack_outputs import stack_facts
 from toolkit.local.options import ACCOUNT
 
 # moto warns about objects that are left at its end. Here a whole cloud is left.
@@ -50,20 +52,22 @@ def head(config, tmp_path, capsys, monkeypatch):
     """A head of three days, with prices and a NAT gateway."""
     monkeypatch.setenv("TOOLKIT_USAGE_STORE", str(tmp_path / "usage"))
     monkeypatch.setenv("TOOLKIT_BILLS", str(tmp_path / "bills"))
-    assert toolkit(config, "deploy") == 0, capsys.readouterr().err
     config.edit("network:\n", "network:\n  nat_subnet: 10.42.9.0/28\n")
     config.edit("slurm:\n", f"{PRICES}slurm:\n")
+    assert toolkit(config, "deploy") == 0, capsys.readouterr().err
     folder = tmp_path / "head"
     folder.mkdir()
     head = RecordsHead(config, folder)
-    head.nat_gateway = "nat-1"
+    facts = stack_facts(load(config.path), config.actor.clients)
+    assert facts.reads_metrics
+    head.nat_gateway = facts.nat_gateway
     head.add_life("i-old", FIRST, TODAY + HOUR, node="head", pool="head")
     for day in range(FIRST, TODAY, DAY):
         for bucket in (head.stack.bucket, head.bucket):
             where = {"BucketName": bucket, "StorageType": "StandardStorage"}
             publish("BucketSizeBytes", where, day, 360 * GIB)
         for name in records.NAT_METRICS:
-            publish(name, {"NatGatewayId": "nat-1"}, day, 50 * GIB)
+            publish(name, {"NatGatewayId": facts.nat_gateway}, day, 50 * GIB)
     return head
 
 
@@ -84,6 +88,9 @@ def amounts(made):
 
 def test_measured_amounts_are_recorded_reported_and_closed(head, capsys, tmp_path):
     config = head.config
+    ec2 = head.stack.config_client("ec2")
+    (gateway,) = ec2.describe_nat_gateways()["NatGateways"]
+    assert head.nat_gateway == gateway["NatGatewayId"]
     head.write()
     s3 = head.stack.config_client("s3")
     listed = s3.list_objects_v2(Bucket=head.bucket, Prefix=records.METRICS)["Contents"]

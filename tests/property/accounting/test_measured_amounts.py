@@ -14,7 +14,7 @@ from toolkit.accounting.metrics import Metrics, StoredBytes
 from toolkit.accounting.segments import report_of
 from toolkit.accounting.storage import Infrastructure, Sizes, UnitPrices
 
-DAY, GIB = 86_400, 2**30
+DAY, MIB = 86_400, 2**20
 DAYS = 4
 END = DAYS * DAY
 
@@ -75,7 +75,7 @@ def test_all_bytes_of_a_day_are_charged_to_the_clusters_time_on_it(metrics, life
     made = segment(window=Window(0, END), **facts_of(metrics, life, 10**12))
     launched, ended = life
     passed = sum(
-        size
+        size // MIB
         for day, size in metrics.passed.items()
         if launched < day + DAY and (ended is None or day < ended)
     )
@@ -85,4 +85,4 @@ def test_all_bytes_of_a_day_are_charged_to_the_clusters_time_on_it(metrics, life
         for part in item.parts
         if item.instance_id == "NAT traffic" and part.price_known
     ]
-    assert sum(known, Fraction(0)) == Fraction(passed * 10**6, GIB)
+    assert sum(known, Fraction(0)) == Fraction(passed * 10**6, 1024)

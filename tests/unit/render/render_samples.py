@@ -16,6 +16,8 @@ FACTS = StackFacts(
     mlflow_role="arn:aws:iam::111122223333:role/toolkit-demo-MlflowRole-1A2B3C",
     log_group="/toolkit/demo",
     heartbeat_namespace="toolkit/demo",
+    reads_metrics=True,
+    nat_gateway="nat-0123456789abcdef0",
     head_volume="vol-0123456789abcdef0",
     backup_bucket="demo-111122223333-us-east-1-bak",
 )

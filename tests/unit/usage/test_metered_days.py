@@ -9,6 +9,7 @@ from tests.unit.accounting.test_records import DAY, HOUR, T0, Cluster, entry
 from tests.unit.usage.record_store import Person, lines
 from tests.unit.usage.test_read_records import GIB, metrics
 from toolkit.accounting.storage import Infrastructure, Sizes, UnitPrices
+from toolkit.usage import database as databases
 
 DAYS = 4
 NOW = T0 + DAYS * DAY + 2 * HOUR
@@ -63,6 +64,21 @@ def test_closed_days_have_the_amounts_of_their_days(person):
     assert person.close(NOW) == [], "nothing changes by itself"
 
 
+def test_exact_amounts_of_any_size_have_the_denominator_that_sql_adds_up(person):
+    """Take odd bytes, whose days would have large denominators."""
+    for day in range(DAYS):
+        metrics(person.cluster, T0 + day * DAY, 3**26 + 7 * day, passed=2 * (3**25 + day))
+    person.read(NOW)
+    person.close(NOW)
+    with databases.opened() as database:
+        pattern = str(person.store.folder / "closed" / "*" / "*.parquet")
+        rows = database.rows(
+            f"SELECT DISTINCT whole FROM '{pattern}' WHERE instance_id IN ('objects', 'NAT traffic')"  # noqa: S608, E501
+        )
+    assert rows == [(1,)]
+    assert lines(person.report(T0, T0 + 2 * DAY, NOW)) == lines(person.anew(T0, T0 + 2 * DAY, NOW))
+
+
 def test_a_size_that_is_late_is_the_last_one_and_a_days_bytes_are_unknown(person):
     measure(person, 0, 1)
     person.read(NOW)
@@ -95,8 +111,10 @@ def test_a_day_that_is_written_again_corrects_no_closed_day(person):
     person.read(NOW)
     person.close(NOW)
     before = lines(person.report(T0, T0 + 3 * DAY, NOW))
-    measure(person, 1, written=NOW + HOUR, others=[("GlacierStorage", 5)])
     metrics(person.cluster, T0, 999, written=NOW + HOUR)
+    person.read(NOW + HOUR, whole=True)
+    assert person.plan().checked_days == ()
+    measure(person, 1, written=NOW + HOUR, others=[("GlacierStorage", 5)])
     person.read(NOW + HOUR, whole=True)
     corrected = [item.day for item in person.close(NOW + HOUR)]
     assert corrected == [T0 + DAY], "of this day it says something that nobody knew"

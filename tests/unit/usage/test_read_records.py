@@ -230,7 +230,7 @@ def test_what_is_hostile_is_set_aside_and_stays_so(bucket, tmp_path):
     huge = page(bucket, [], NOW + 120, text=call.delimiter(TOKEN).join(numbers))
     price = records.pack(
         records.first_line("prices", "demo", (T0, T0 + DAY), NOW, region="us-east-1", types=["x"]),
-        "no json",
+        "[" * 2000,
     )
     prices = records.prices_key("us-east-1", T0, price)
     s3.put(KEPT, prices, price, NOW)
@@ -296,3 +296,42 @@ def test_a_store_that_is_older_than_metrics_is_read(bucket, tmp_path):
     metrics(bucket, T0 + 2 * DAY, 9)
     person.read(NOW + DAY + 2 * HOUR)
     assert content(person)[4].stored[T0 + 2 * DAY].standard == 9
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "[]",
+        "{}",
+        "null",
+        "[" * 2000,
+        json.dumps([records.SIZE_METRIC, KEPT, STANDARD, T0, -1]),
+        json.dumps([records.SIZE_METRIC, KEPT, STANDARD, T0, 2**63]),
+        json.dumps([records.SIZE_METRIC, KEPT, STANDARD, 10**18, 1]),
+        json.dumps([records.SIZE_METRIC, KEPT, STANDARD, T0, 1.5]),
+        json.dumps([records.SIZE_METRIC, KEPT, STANDARD, T0, "NaN"]),
+    ],
+)
+def test_a_hostile_day_of_metrics_is_set_aside_and_unknown(tmp_path, line):
+    bucket = Cluster()
+    header = records.first_line("metrics", "demo", (T0, T0 + DAY), NOW, buckets=[KEPT])
+    body = records.pack(header, line)
+    key = records.metrics_key(T0, body)
+    bucket.s3.put(KEPT, key, body, NOW)
+    person = Person(bucket, tmp_path)
+    assert [item.name for item in person.read(NOW).set_aside] == [key]
+    source = RecordsInS3(Buckets(bucket.s3, "demo", KEPT))
+    for recorded in (StoredRecords(person.store).metrics(T0, NOW), source.metrics(T0, NOW)):
+        assert recorded.rows == ()
+        assert [item.name for item in recorded.set_aside] == [key]
+
+
+@pytest.mark.parametrize("header", [{"since": 10**18}, {"buckets": 5}, {"buckets": {"a": 1}}])
+def test_a_hostile_first_line_of_metrics_ends_nothing(tmp_path, header):
+    bucket = Cluster()
+    first = records.first_line("metrics", "demo", (T0, T0 + DAY), NOW, buckets=[KEPT])
+    body = records.pack(first | header, json.dumps([records.SIZE_METRIC, KEPT, STANDARD, T0, 1]))
+    bucket.s3.put(KEPT, records.metrics_key(T0, body), body, NOW)
+    person = Person(bucket, tmp_path)
+    person.read(NOW)
+    assert StoredRecords(person.store).metrics(T0, NOW).rows == ()
