@@ -14,7 +14,7 @@ pytestmark = [pytest.mark.machines, pytest.mark.timeout(2400, func_only=True)]
 SBATCH = "/shared/jobscripts/fsdp.sbatch"
 TRAIN = (
     *("/shared/jobscripts/fsdp/train.py", "--epochs", "14"),
-    *("--sequences", "256", "--width", "64", "--layers", "2"),
+    *("--sequences", "256", "--length", "16", "--width", "32", "--layers", "2"),
 )
 REASON = "a new disk"
 ONLY_THREE = "--exclude=farm-[004-020]"

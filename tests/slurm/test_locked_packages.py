@@ -1,13 +1,12 @@
 """A compute image of packages that the lock file names, on a booted builder.
 
 The packages are Debian 13's own. So the image is like the cluster's, and what is tried is the way
-from a folder to apt.
+from a folder to apt. The contract tests of deploy have the packages that a builder refuses.
 """
 
 from __future__ import annotations
 
 import subprocess
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,10 +15,9 @@ from ruamel.yaml import YAML
 
 from tests.slurm.conftest import toolkit
 from toolkit.config import load
-from toolkit.deploy import build, image_build_stack, image_lock, images, names
+from toolkit.deploy import build, image_build_stack, image_lock, images
 from toolkit.deploy.image_lock import ImageLock
 from toolkit.deploy.session import Clients
-from toolkit.errors import ImageBuildFailed
 from toolkit.local.machines import host_settings
 from toolkit.local.machines.host_commands import RealHost
 from toolkit.local.machines.layout import Layout
@@ -102,22 +100,6 @@ class Locked:
 @pytest.fixture(scope="module")
 def locked(cluster, tmp_path_factory):
     return Locked(cluster, tmp_path_factory.mktemp("locked"))
-
-
-def test_a_builder_makes_no_image_of_a_package_with_another_hash(locked):
-    """Replace one package in the bucket, and read why the build ended.
-
-    A failed build takes an image of the same name, which an earlier test run may have made. So this
-    one has a name of its own.
-    """
-    item = ImageLock.beside(locked.path).read().packages[0].packages[-1]
-    key = names.package(item.sha256, item.file)
-    locked.resources.bucket.write(key, b"another package")
-    spec = locked.spec()
-    with pytest.raises(ImageBuildFailed, match="is refused, and nothing was installed"):
-        locked.build(replace(spec, name=f"{spec.name}-refused"))
-    locked.resources.bucket.delete(key)
-    toolkit("image", "packages", "add", "--config", str(locked.path), str(locked.debs))
 
 
 def test_an_image_is_built_of_packages_with_the_locked_hashes(locked, state):
