@@ -88,7 +88,7 @@ sdk: ## slurmplugins on the oldest AWS SDK of the supported systems (tests/sdk/s
 slurm: setup-test ## Real machines, real Slurm, real torchrun (needs root)
 	@TOOLKIT_LOCAL_DIR=$(TEST_STATE) scripts/with-cleanup scripts/slurm-tier
 
-# Not part of `make test`: the two files take 7 and 30 minutes (docs/testing.md).
+# Not part of `make test`: the two files take 10 and 30 minutes (docs/testing.md).
 RACKS := tests/slurm/joined_racks.py tests/slurm/long_join.py
 racks: setup-test ## A join of a site of racks, on real machines (needs root)
 	@TOOLKIT_LOCAL_DIR=$(TEST_STATE) scripts/with-cleanup $(BIN)/python -m pytest -q -p no:randomly --durations=20 \
