@@ -21,6 +21,7 @@ from toolkit.accounting.build import segment
 from toolkit.accounting.cost_policy import CostPolicy
 from toolkit.accounting.metrics import LOOK_BACK, NO_METRICS, Metrics
 from toolkit.accounting.money import SECONDS_PER_HOUR
+from toolkit.accounting.node_instances import LONGEST_LOOK_BACK
 from toolkit.accounting.racks import with_site_nodes
 from toolkit.accounting.records import Buckets, RecordsInS3, with_newer
 from toolkit.accounting.segments import report_of
@@ -51,8 +52,6 @@ if TYPE_CHECKING:
     from toolkit.slurm_nodes import NodeInfo
 
 
-LONGEST_LOOK_BACK = 31 * 86_400
-"""Seconds before a report in which the job that last had an instance is looked for."""
 NO_ANSWER = (HeadCommandFailed, HeadNotReady, StackMissing)
 
 

@@ -5,12 +5,15 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections import defaultdict
 from itertools import accumulate
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from toolkit.accounting.instances import Instance
+
+LONGEST_LOOK_BACK: Final = 31 * 86_400
+"""Seconds before a report in which the job that last had an instance is looked for."""
 
 
 class NodeInstances:

@@ -19,7 +19,6 @@ from toolkit.accounting.attempts import Attempt
 from toolkit.accounting.errors import SacctError
 from toolkit.accounting.set_aside import SetAside
 from toolkit.accounting.tres import Tres
-from toolkit.config.rack_names import rack_nodes
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -168,6 +167,9 @@ def other_nodes(text: str) -> tuple[str, ...]:
         try:
             expand(part)
         except BadName:
+            # It brings the models of cluster.yaml: a third of a second, and few clusters need it.
+            from toolkit.config.rack_names import rack_nodes
+
             with suppress(ValueError):  # such as `None assigned`
                 names.extend(rack_nodes(part))
     return tuple(names)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -20,7 +19,7 @@ from toolkit.commands.report_closed import made_report
 from toolkit.output import table
 from toolkit.statements.settings import settings_of
 from toolkit.statements.states import State
-from toolkit.usage.summed_report import SummedReport
+from toolkit.usage.summed_report import with_projects
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -81,7 +80,11 @@ def made(
     month = wanted.period if wanted.period and wanted.period.is_month else None
     cluster = None if month is None or is_computed else periods_of(config, now, NO_BILLS)
     if cluster is not None and month is not None and month.name in cluster.closed:
-        yield cluster.report(month), None
+        if wanted.sums_suffice:
+            with cluster.printed(month) as report:
+                yield report, None
+        else:
+            yield cluster.report(month), None
         return
     making = made_report(
         config_path,
@@ -97,11 +100,7 @@ def made(
     with making as (computed, head):
         part = None if cluster is None or month is None else cluster.open_part(month)
         report = replace(computed, period=part)
-        projects = settings_of(config).projects
-        if isinstance(report, SummedReport):
-            yield report.with_attempts(partial(attempt_names.projects_of, projects=projects)), head
-        else:
-            yield attempt_names.with_projects(report, projects), head
+        yield with_projects(report, settings_of(config).projects), head
 
 
 def before(

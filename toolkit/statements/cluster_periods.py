@@ -6,13 +6,13 @@ What becomes known of a closed period later is a correction, which the next open
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import date
 from functools import cached_property
 from typing import TYPE_CHECKING
 
 from toolkit.accounting import periods
-from toolkit.accounting.attempt_names import with_projects
 from toolkit.accounting.days import day_of
 from toolkit.accounting.period_part import PeriodPart
 from toolkit.bill.history import bill_status
@@ -20,10 +20,12 @@ from toolkit.statements import copies, log, uses
 from toolkit.statements.doubts import doubts_of, missing_days
 from toolkit.statements.errors import PeriodNotReady
 from toolkit.statements.states import PeriodRecord, State, history
-from toolkit.usage import closed_store
-from toolkit.usage.closed_report import closed_report, split
+from toolkit.usage import closed_store, database as databases
+from toolkit.usage.closed_report import closed_report, split, summed_report
+from toolkit.usage.summed_report import with_projects
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
     from toolkit.accounting.allocation import Window
@@ -38,6 +40,7 @@ if TYPE_CHECKING:
     from toolkit.statements.settings import StatementSettings
     from toolkit.usage.closed_store import ClosedDays
     from toolkit.usage.cluster_store import ClusterStore
+    from toolkit.usage.database import Database
 
 
 @dataclass(frozen=True)  # without slots: what was read is kept
@@ -110,16 +113,24 @@ class ClusterPeriods:
             return self._closed_report(period, copy)
         return replace(self.live_report(period), period=self.open_part(period))
 
+    @contextmanager
+    def printed(self, period: Period) -> Iterator[Report]:
+        """Yield a closed month's report. SQL makes its sums and charges meanwhile."""
+        with databases.opened() as database:
+            yield self._closed_report(period, self.closed[period.name], database)
+
     def open_part(self, period: Period) -> PeriodPart:
         """Return the state of an open month, and what it will book."""
         record = self.record(period)
         corrections = tuple(item for own in self.pending(period).values() for item in own)
         return PeriodPart(period.name, record.state.value, record.revision, corrections=corrections)
 
-    def _closed_report(self, period: Period, copy: PeriodCopy) -> Report:
+    def _closed_report(
+        self, period: Period, copy: PeriodCopy, database: Database | None = None
+    ) -> Report:
         record, facts = copy.record, copy.facts
         at = record.closed_at or 0
-        report = self._of_days(period, copy.store, copy.days, at, facts.policy)
+        report = self._of_days(period, copy.store, copy.days, at, facts.policy, database=database)
         # Also of a final period: it must print the same bytes as before.
         part = PeriodPart(
             period.name, State.CLOSED.value, record.revision, at, corrections=facts.booked
@@ -137,7 +148,14 @@ class ClusterPeriods:
         return with_projects(replace(report, bill_status=status), self.settings.projects)
 
     def _of_days(
-        self, period: Period, store: ClusterStore, days: ClosedDays, now: int, policy: CostPolicy
+        self,
+        period: Period,
+        store: ClusterStore,
+        days: ClosedDays,
+        now: int,
+        policy: CostPolicy,
+        *,
+        database: Database | None = None,
     ) -> Report:
         parts = split(days, closed_part(period, days).window, costs_always=False)
         if not parts.is_closed:
@@ -146,13 +164,18 @@ class ClusterPeriods:
                 next_step="`toolkit usage close` closes the days that the records cover",
             )
 
+        cluster = self.settings.cluster
+        if database is not None:
+            summed = summed_report(database, store, days, parts, now=now, cluster=cluster)
+            if summed is not None:
+                return summed
+
         def computed(window: Window, until: int) -> Segment:
             raise AssertionError((window, until))  # all of its days are closed
 
         return closed_report(
-            store, days, parts, now=now, cluster=self.settings.cluster, policy=policy,
-            collect=computed,
-        )  # fmt: skip
+            store, days, parts, now=now, cluster=cluster, policy=policy, collect=computed
+        )
 
     # Corrections
 

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from toolkit.accounting.allocation import Policy, Window
 from toolkit.accounting.charges import Component
-from toolkit.accounting.collect import LONGEST_LOOK_BACK
 from toolkit.accounting.days import DAY
+from toolkit.accounting.node_instances import LONGEST_LOOK_BACK
 from toolkit.usage import database as databases, engine
 from toolkit.usage.engine_input import numbered
 from toolkit.usage.errors import InstancesUnreadable

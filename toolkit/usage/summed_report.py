@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Generic, TypeVar, overload
 
+from toolkit.accounting import attempt_names
 from toolkit.accounting.charges import Component
 from toolkit.accounting.instances import Kind
 from toolkit.accounting.report import Dearest, Group, Key, Report
@@ -15,7 +16,6 @@ from toolkit.usage.closed_sums import SUMMED_KEYS
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from toolkit.accounting.attempts import Attempt
     from toolkit.accounting.charges import Charge, ChargePrices, InstanceCost
     from toolkit.prices import PriceSource
     from toolkit.usage.closed_sums import ClosedSums
@@ -65,16 +65,6 @@ class SummedReport(Report):
     """A report that reads sums. Its charges are rows of them."""
 
     sums: ClosedSums = field(kw_only=True)
-
-    def with_attempts(
-        self, change: Callable[[Mapping[int, Attempt]], Mapping[int, Attempt]]
-    ) -> SummedReport:
-        """Return the report with changed attempts.
-
-        They are read and changed when they are asked for. No account, user or job changes.
-        """
-        known = self.attempts
-        return replace(self, attempts=ReadWhenAsked(lambda: change(known)))
 
     def charges(self) -> Iterator[Charge]:
         """Yield every charge."""
@@ -164,3 +154,16 @@ class SummedReport(Report):
             self.net - sum(gross + refund for _, gross, refund, _ in first),
             bool(unknown),
         )
+
+
+def with_projects(report: Report, projects: Mapping[str, str]) -> Report:
+    """Return the report; a job without a project has its account's.
+
+    Those of sums are read and changed when they are asked for: SQL groups by no project.
+    """
+    if not isinstance(report, SummedReport):
+        return attempt_names.with_projects(report, projects)
+    known = report.attempts
+    return replace(
+        report, attempts=ReadWhenAsked(lambda: attempt_names.projects_of(known, projects))
+    )

@@ -25,7 +25,7 @@ from tests.property.usage.test_engines_agree import Busy
 from tests.unit.usage.record_store import lines
 from toolkit.accounting import export
 from toolkit.accounting.allocation import Policy, Window
-from toolkit.accounting.attempt_names import Names, projects_of, with_names
+from toolkit.accounting.attempt_names import Names, with_names
 from toolkit.accounting.build import build, segment
 from toolkit.accounting.charges import Component
 from toolkit.accounting.cost_policy import Payer
@@ -36,7 +36,7 @@ from toolkit.usage import closed_store, database as databases, day_charges, day_
 from toolkit.usage.closed_report import split, summed_report
 from toolkit.usage.closed_store import ClosedDay, ClosedDays
 from toolkit.usage.cluster_store import ClusterStore
-from toolkit.usage.summed_report import SummedReport
+from toolkit.usage.summed_report import SummedReport, with_projects
 
 DAY = 86_400
 SLOWER = 43
@@ -136,14 +136,12 @@ def amounts(made):
 def renamed(made):
     """Return rows by names that the report's sums don't have."""
     projects = {name: f"project of {name}" for name in ("", "a", "b")}
+    named = with_projects(made, projects)
     if isinstance(made, SummedReport):
-        with_projects = made.with_attempts(lambda found: projects_of(found, projects))
-        assert with_projects.groups([Key.USER]) == made.groups([Key.USER])
-    else:
-        with_projects = replace(made, attempts=projects_of(made.attempts, projects))
-    nobody = with_names(with_projects, Names.NONE, "")
+        assert named.groups([Key.USER]) == made.groups([Key.USER])
+    nobody = with_names(named, Names.NONE, "")
     return [
-        with_projects.groups([Key.PROJECT, Key.POOL]),
+        named.groups([Key.PROJECT, Key.POOL]),
         nobody.groups([Key.USER]),
         export.as_csv(nobody),
     ]

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import io
 import json
 import shutil
 from dataclasses import replace
 from decimal import Decimal
 
 import pytest
+from rich.console import Console
 
 from tests.unit.accounting.test_records import DAY
 from tests.unit.statements.months import DECEMBER, LATER, NOVEMBER, SETTINGS, Months, lived
-from toolkit.accounting import export, periods
+from toolkit.accounting import export, periods, terminal
 from toolkit.accounting.attempt_names import Names
 from toolkit.accounting.cost_policy import CostPolicy, Payer
 from toolkit.accounting.report import Key
@@ -27,6 +29,7 @@ from toolkit.statements.errors import (
     PeriodStateWrong,
 )
 from toolkit.statements.settings import AccountFacts, GrantFacts, StatementSettings
+from toolkit.usage.summed_report import SummedReport
 
 KEYS = [Key.ACCOUNT, Key.USER, Key.PROJECT]
 
@@ -56,10 +59,20 @@ def close(months, period, now=LATER, **more):
     return changes.close(months.periods(now, **more), period)
 
 
+def texts_of(report):
+    console = Console(width=120, file=io.StringIO())
+    console.print(terminal.render(report, KEYS))
+    json_text = json.dumps(export.as_json(report, KEYS))
+    return [console.file.getvalue(), json_text, export.as_csv(report)]
+
+
 def printed(cluster, period):
     """Return all that is printed of a month."""
     report = cluster.report(period)
-    texts = [json.dumps(export.as_json(report, KEYS)), export.as_csv(report)]
+    texts = texts_of(report)
+    with cluster.printed(period) as summed:
+        assert isinstance(summed, SummedReport)
+        assert texts_of(summed) == texts
     return texts, issue.files(cluster, period), issue.files(cluster, period, Names.ALL)
 
 
