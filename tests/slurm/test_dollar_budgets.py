@@ -137,6 +137,12 @@ def test_a_job_waits_whose_time_limit_costs_more_than_is_left(cluster, running):
     why(cluster, job, "budget allows partitions that buy spot alone")
     cheap = submit(cluster, "--partition=cheap", "--time=1", "--hold")
 
+    cluster.run("systemctl", "stop", "slurm-budget.timer")
+    cluster.run("systemctl", "restart", "slurmctld")  # it forgets DenyAccounts
+    partition = ("scontrol", "show", "partition", "batch")
+    until("a pass", lambda: "DenyAccounts=grants" in cluster.run(*partition))
+    cluster.run("systemctl", "start", "slurm-budget.timer")
+
     spend(cluster, "1.00")  # hold
     assert figures(cluster)["actions"] == ["hold", "spot-only", "warn"]
     cluster.run("scontrol", "release", cheap)

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, replace
+from datetime import date, timedelta
+from typing import TYPE_CHECKING, Final
 
 from toolkit.accounting.days import day_of
 from toolkit.accounting.money import usd
 from toolkit.finance.charges_by_day import charges_by_day
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from toolkit.accounting.report import Report
 
 
@@ -26,6 +29,10 @@ class DaySpending:
     micro: int
 
 
+PART_LENGTH: Final = 16_000
+"""Characters: a command of SSM has 64 KiB for all of its parameters, encoded."""
+
+
 @dataclass(frozen=True, slots=True)
 class MonthSpending:
     """All that was spent on a month's closed days."""
@@ -33,6 +40,25 @@ class MonthSpending:
     first: str
     last: str
     costs: tuple[DaySpending, ...]
+
+    def parts(self, length: int = PART_LENGTH) -> Iterator[MonthSpending]:
+        """Yield the days in parts that fit into a command.
+
+        A part has one day at least.
+        """
+        by_day: dict[str, list[DaySpending]] = defaultdict(list)
+        for item in self.costs:
+            by_day[item.day].append(item)
+        part = MonthSpending(self.first, self.first, ())
+        day, last = date.fromisoformat(self.first), date.fromisoformat(self.last)
+        while day <= last:
+            name = f"{day:%Y-%m-%d}"
+            longer = replace(part, last=name, costs=(*part.costs, *by_day[name]))
+            if part.costs and len(longer.as_text()) > length:
+                yield part
+                longer = MonthSpending(name, name, tuple(by_day[name]))
+            part, day = longer, day + timedelta(days=1)
+        yield part
 
     def as_text(self) -> str:
         """Return it as slurm-budget reads it."""
