@@ -5,15 +5,13 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from moto.core.responses import ActionResult
 from moto.ec2.responses import EC2Response
 
-from toolkit.local.aws.aws_errors import ec2_error
+from toolkit.local.aws.descriptions import answer, matching
 from toolkit.local.aws.launch_request import SPOT
-from toolkit.local.aws.paging import page
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from toolkit.local.aws.instance_tables import LocalInstance, Tables
     from toolkit.local.aws.moto_patches import Patches
@@ -33,67 +31,27 @@ def install(patches: Patches, tables: Tables) -> None:
             for instance in tables.instances.values()
             if (not ids or instance.id in ids) and (include_all or instance.state == "running")
         ]
-        matching_instances = _filtered(response, instances, _status_values)
+        matching_instances = matching(response, instances, _STATUS_FILTERS.get)
         rows = [_status(instance) for instance in matching_instances]
-        return _answer(response, "InstanceStatuses", rows)
+        return answer(response, "InstanceStatuses", rows, size=PAGE)
 
     def describe_spot_instance_requests(response: Any) -> Any:
         instances = [
             instance for instance in tables.instances.values() if instance.pool.market == SPOT
         ]
-        matching_instances = _filtered(response, instances, _request_values)
+        matching_instances = matching(response, instances, _request_values)
         rows = [_request(instance) for instance in matching_instances]
-        return _answer(response, "SpotInstanceRequests", rows)
+        return answer(response, "SpotInstanceRequests", rows, size=PAGE)
 
     patches.replace(EC2Response, "describe_instance_status", describe_instance_status)
     patches.replace(EC2Response, "describe_spot_instance_requests", describe_spot_instance_requests)
 
 
-def _filtered(
-    response: Any,
-    instances: Iterable[LocalInstance],
-    values: Callable[[LocalInstance, str], Sequence[str] | None],
-) -> list[LocalInstance]:
-    """Return the instances that match every filter.
-
-    An unknown filter is refused.
-    """
-    filters: Mapping[str, Sequence[str]] = response._filters_from_querystring()  # noqa: SLF001
-    matching_instances = []
-    for instance in instances:
-        matches = True
-        for name, expected_values in filters.items():
-            actual_values = values(instance, name)
-            if actual_values is None:
-                raise ec2_error("InvalidParameterValue", f"The filter '{name}' is invalid")
-            matches = matches and bool(set(actual_values) & set(expected_values))
-        if matches:
-            matching_instances.append(instance)
-    return matching_instances
-
-
-def _status_values(instance: LocalInstance, name: str) -> Sequence[str] | None:
-    values: dict[str, Sequence[str]] = {
-        "availability-zone": (instance.pool.zone,),
-        "event.code": [code for code, _ in instance.events],
-        "instance-state-name": (instance.state,),
-        "instance-status.status": (_check(instance),),
-        "system-status.status": ("ok",),
-    }
-    return values.get(name)
-
-
-def _request_values(instance: LocalInstance, name: str) -> Sequence[str] | None:
-    if name.startswith("tag:"):
-        value = instance.request_tags.get(name.removeprefix("tag:"))
-        return () if value is None else (value,)
-    values: dict[str, Sequence[str]] = {
-        "instance-id": (instance.id,),
-        "spot-instance-request-id": (_request_id(instance),),
-        "state": ("active" if instance.terminated_at is None else "closed",),
-        "status-code": (_request_code(instance),),
-    }
-    return values.get(name)
+def _request_values(name: str) -> Callable[[LocalInstance], Sequence[str]] | None:
+    if not name.startswith("tag:"):
+        return _REQUEST_FILTERS.get(name)
+    key = name.removeprefix("tag:")
+    return lambda instance: (instance.request_tags[key],) if key in instance.request_tags else ()
 
 
 def _status(instance: LocalInstance) -> dict[str, Any]:
@@ -147,11 +105,20 @@ def _check(instance: LocalInstance) -> str:
     return "ok" if instance.impaired_since is None else "impaired"
 
 
-def _answer(response: Any, field: str, rows: Sequence[Mapping[str, Any]]) -> Any:
-    page_rows, next_token = page(rows, response.params, size=PAGE)
-    token = {"NextToken": next_token} if next_token else {}
-    return ActionResult({field: page_rows, **token})
-
-
 def _moment(wall: float) -> datetime:
     return datetime.fromtimestamp(wall, UTC)
+
+
+_STATUS_FILTERS: Mapping[str, Callable[[LocalInstance], Sequence[str]]] = {
+    "availability-zone": lambda instance: (instance.pool.zone,),
+    "event.code": lambda instance: [code for code, _ in instance.events],
+    "instance-state-name": lambda instance: (instance.state,),
+    "instance-status.status": lambda instance: (_check(instance),),
+    "system-status.status": lambda _: ("ok",),
+}
+_REQUEST_FILTERS: Mapping[str, Callable[[LocalInstance], Sequence[str]]] = {
+    "instance-id": lambda instance: (instance.id,),
+    "spot-instance-request-id": lambda instance: (_request_id(instance),),
+    "state": lambda instance: ("active" if instance.terminated_at is None else "closed",),
+    "status-code": lambda instance: (_request_code(instance),),
+}

@@ -9,18 +9,21 @@ from __future__ import annotations
 import hashlib
 from typing import TYPE_CHECKING, Any
 
-from moto.core.responses import ActionResult
 from moto.ec2.responses import EC2Response
 
-from toolkit.local.aws.aws_errors import ec2_error
-from toolkit.local.aws.paging import page
+from toolkit.local.aws.descriptions import answer, matching
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
     from toolkit.local.aws.instance_tables import LocalInstance, Tables
     from toolkit.local.aws.moto_patches import Patches
 
 PAGE = 100
-FILTERS = ("availability-zone", "instance-type", "zone-id")
+_FILTERS: Mapping[str, Callable[[LocalInstance], Sequence[str]]] = {
+    "availability-zone": lambda instance: (instance.pool.zone,),
+    "instance-type": lambda instance: (str(instance.row.instance_type),),
+}
 RACK = 4
 """Instances below one of the lowest network nodes."""
 
@@ -29,33 +32,33 @@ def install(patches: Patches, tables: Tables) -> None:
     """Add the call to moto's EC2."""
 
     def describe_instance_topology(response: Any) -> Any:
-        filters = response._filters_from_querystring()  # noqa: SLF001 - moto's way to read them
-        for name in filters.keys() - {*FILTERS}:
-            raise ec2_error("InvalidParameterValue", f"The filter '{name}' is invalid")
-        ids = response._get_param("InstanceIds", [])  # noqa: SLF001 - the same
-        rows = [
-            row
-            for row in _rows(tables)
-            if (not ids or row["InstanceId"] in ids)
-            and row["InstanceType"] in filters.get("instance-type", [row["InstanceType"]])
-            and row["AvailabilityZone"]
-            in filters.get("availability-zone", [row["AvailabilityZone"]])
+        ids = response._get_param("InstanceIds", [])  # noqa: SLF001 - moto's way to read them
+        positions = _positions(tables)
+        instances = [
+            instance
+            for instance in tables.instances.values()
+            if instance.state == "running" and (not ids or instance.id in ids)
         ]
-        page_rows, token = page(rows, response.params, size=PAGE)
-        return ActionResult({"Instances": page_rows, **({"NextToken": token} if token else {})})
+        rows = [
+            _row(instance, positions[instance.id])
+            for instance in matching(response, instances, _FILTERS.get)
+        ]
+        return answer(response, "Instances", rows, size=PAGE)
 
     patches.replace(EC2Response, "describe_instance_topology", describe_instance_topology)
 
 
-def _rows(tables: Tables) -> list[dict[str, Any]]:
+def _positions(tables: Tables) -> dict[str, int]:
+    """Return each instance's position in its zone and group.
+
+    An instance that ended keeps its own.
+    """
+    positions = {}
     counts: dict[tuple[str, str], int] = {}
-    rows = []
     for instance in tables.instances.values():
         key = (instance.pool.zone, _group(instance))
-        position = counts[key] = counts.get(key, -1) + 1
-        if instance.state == "running":
-            rows.append(_row(instance, position))
-    return rows
+        positions[instance.id] = counts[key] = counts.get(key, -1) + 1
+    return positions
 
 
 def _row(instance: LocalInstance, position: int) -> dict[str, Any]:
