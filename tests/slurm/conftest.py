@@ -42,7 +42,7 @@ from toolkit.local.machines.layout import Layout
 from toolkit.local.machines.shared_images import Library
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
 REPOSITORY = Path(__file__).parents[2]
 TOOLKIT = Path(sys.executable).parent / "toolkit"
@@ -224,10 +224,18 @@ def pytest_collection_modifyitems(items):
     """Put tests without a cluster first, and the login node last.
 
     The worker of the other lane deploys the cluster meanwhile. Once there is a login node, users
-    have no login on the head, where other tests look for it.
+    have no login on the head, where other tests look for it. Some files are one history, so the
+    tests of a file keep its order; pytest-randomly has shuffled them.
     """
     places = {"test_real_machines.py": -1, "test_login_nodes.py": 1}
-    items.sort(key=lambda item: places.get(item.path.name, 0))
+    files = list(dict.fromkeys(item.path for item in items))
+    items.sort(
+        key=lambda item: (
+            places.get(item.path.name, 0),
+            files.index(item.path),
+            item.function.__code__.co_firstlineno,
+        )
+    )
 
 
 @pytest.fixture(scope="session")
@@ -282,7 +290,7 @@ def cluster(state):
                 "another worker could not deploy the cluster"
             )
             failed.touch()
-            _deploy(state, path)
+            deploy(state, path, configure)
             failed.unlink()
     config = load(path)
     yield Cluster(path, Head(Clients(config), config))
@@ -318,16 +326,17 @@ def is_kept() -> bool:
     return os.environ.get("TOOLKIT_TEST_CLUSTER") == "keep"
 
 
-def _deploy(state: Path, path: Path) -> None:
-    """Deploy the cluster, and write cluster.yaml at its path at the end.
+def deploy(state: Path, path: Path, write: Callable[[Path, Path, int], None]) -> None:
+    """Deploy a cluster, and write cluster.yaml at its path at the end.
 
-    Another worker may wait for this file, so the file appears only with a finished cluster.
+    `write` writes the file, given the state directory, the path and the cloud's port. Another
+    worker may wait for the file, so it appears only with a finished cluster.
     """
     path.unlink(missing_ok=True)
     toolkit("local", "down")
     port = free_port(state)
     new = path.with_suffix(".new.yaml")
-    configure(state, new, port)
+    write(state, new, port)
     # Another checkout may build the same images. A cloud that starts afterwards finds them.
     with Library(Layout(state).library).locked("images-of-tests"):
         toolkit("local", "up", "--port", str(port), timeout=600)

@@ -87,6 +87,6 @@ def quote_of(request: JobRequest, config: ClusterConfig, config_file: Path) -> Q
             cluster_facts.instances,
             cluster_facts.window,
         ),
-        tail_seconds=config.slurm.suspend_time,
+        suspend_seconds=config.slurm.suspend_time,
         share=own_share,
     )

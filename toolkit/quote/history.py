@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from statistics import median, quantiles
 from typing import TYPE_CHECKING, Final
 
+from slurmplugins.model.instance import EndCause
 from toolkit.accounting.instances import NEVER_UP
 
 if TYPE_CHECKING:
@@ -61,6 +62,7 @@ class History:
     run_seconds: Figure | None = None  # of completed jobs of the same name and account
     wait_seconds: Figure | None = None  # from submission to start, in the same partitions
     boot_seconds: Figure | None = None  # paid ones, from launch to the first job's start
+    tail_seconds: Figure | None = None  # from the last job's end to a power-down
     interruptions: Interruptions | None = None
 
 
@@ -95,6 +97,7 @@ def history(
         run_seconds=Figure.of(_runs(subject, own_attempts)),
         wait_seconds=Figure.of(_waits(subject, own_attempts)),
         boot_seconds=Figure.of(_boots(own_attempts, own_instances)),
+        tail_seconds=Figure.of(_tails(own_attempts, own_instances)),
         interruptions=_interruptions(subject, own_instances, window),
     )
 
@@ -145,6 +148,21 @@ def _boots(attempts: Iterable[Attempt], instances: Iterable[Instance]) -> list[f
         if first is not None and first - instance.launched <= LONGEST_BOOT:
             boots.append(float(max(first - instance.billed_from, 0)))
     return boots
+
+
+def _tails(attempts: Iterable[Attempt], instances: Iterable[Instance]) -> list[float]:
+    """Return the idle seconds before each power-down."""
+    ends: dict[str, list[int]] = {}
+    for attempt in attempts:
+        if attempt.ended is not None and attempt.certainly_ran:
+            for node in attempt.nodes:
+                ends.setdefault(node, []).append(attempt.ended)
+    tails = []
+    for instance in instances:
+        own = [at for at in ends.get(instance.node, ()) if _lived(instance, at)]
+        if own and instance.ended is not None and instance.end_cause == EndCause.SUSPEND:
+            tails.append(float(instance.ended - max(own)))
+    return tails
 
 
 def _lived(instance: Instance, at: int) -> bool:

@@ -36,13 +36,19 @@ class Quote:
     request: JobRequest
     offers: tuple[Offer, ...]  # in the order in which they will be tried
     history: History
-    tail_seconds: int  # that an instance stays after its last job
+    suspend_seconds: int  # after which Slurm powers an idle node down
     share: AccountShare | None = None
 
     @property
     def first(self) -> Offer:
         """Return the offering that is tried first."""
         return self.offers[0]
+
+    @property
+    def tail_seconds(self) -> float:
+        """Return the seconds that an instance idles after its last job."""
+        known = self.history.tail_seconds
+        return self.suspend_seconds if known is None else known.median
 
     def price(self, offer: Offer) -> Price:
         """Return the job's cost on an offering."""

@@ -256,8 +256,8 @@ def _rate_lines(
 
 
 def _hours(seconds: Fraction) -> Decimal:
-    hundredths = round(seconds * 100 / SECONDS_PER_HOUR)
-    return Decimal(hundredths) / 100
+    """Return hours with four places: times a rate, they give the cents."""
+    return Decimal(round(seconds * 10_000 / SECONDS_PER_HOUR)) / 10_000
 
 
 def _grant_notes(account: AccountFacts, outside: int) -> tuple[str, ...]:

@@ -3,7 +3,7 @@
 import pytest
 
 from tests.unit.quote.samples import DAY, NOW, attempt, instance
-from toolkit.quote.history import Subject, history
+from toolkit.quote.history import Figure, Subject, history
 
 WINDOW = (NOW - 30 * DAY, NOW)
 SUBJECT = Subject("llm", "vision", {"spot"}, {"gpu"}, {"g5.xlarge"})
@@ -59,6 +59,12 @@ def test_a_job_on_the_nodes_next_instance_is_no_boot_of_the_last_one():
     unused = instance(instance_id="i-0", launched=NOW - DAY - 1000, ended=NOW - DAY - 500)
     boots = known([attempt()], [unused, instance()]).boot_seconds
     assert (boots.median, boots.count) == (120, 1)
+
+
+def test_an_idle_tail_is_the_time_from_the_last_job_to_the_end():
+    later = attempt(2, started=NOW - DAY + 3700, ended=NOW - DAY + 7040)
+    running, taken = instance(ended=None), instance(end_cause="notice")
+    assert known([attempt(), later], [instance(), running, taken]).tail_seconds == Figure(40, 40, 1)
 
 
 def test_a_job_hours_after_the_launch_is_no_boot():

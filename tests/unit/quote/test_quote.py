@@ -45,6 +45,14 @@ def test_a_quote_with_history_says_what_the_job_costs_as_before():
     assert "spot is 60% below on demand" in text
 
 
+def test_the_idle_tail_is_that_of_the_records():
+    """Idle for 120 s in the records, where cluster.yaml says 30."""
+    last = attempt(ended=NOW - DAY + 6960)
+    made = quote(attempts=[last], instances=[instance()])
+    assert made.price(made.first).usd_instance == Decimal("0.0267")
+    assert "2 m boot, 2 m idle after the job" in words.lines(made)
+
+
 def test_an_array_costs_as_much_as_its_tasks():
     assert quote("--array=0-9").price(quote().first).usd_limit == Decimal("32.0000")
 

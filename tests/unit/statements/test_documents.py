@@ -8,6 +8,7 @@ from dataclasses import replace
 from decimal import Decimal
 from email import message_from_bytes
 from email.policy import default
+from fractions import Fraction
 from pathlib import Path
 
 import pytest
@@ -37,6 +38,15 @@ def test_a_mail_can_be_sent_as_it_is():
     body = mail.get_content()
     assert all(len(line) <= 72 for line in body.splitlines())
     assert "PRELIMINARY, with the days up to 2026-11-21" in " ".join(body.split())
+
+
+def test_short_work_has_hours_that_give_its_amount():
+    """Count 229 seconds at 2.50 US dollars an hour."""
+    use = replace(
+        USES[0], instance_type="g5.xlarge", seconds=Fraction(229), component="useful work"
+    )
+    statement = next(s for s in made((use,)).statements if s.account.name == use.account)
+    assert "g5.xlarge: 0.0636 node-hours at 2.50" in render.text(statement)
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,292 @@
+"""A month of three accounts: real jobs, their quotes, its closing, a correction, and a reopening.
+
+It takes too long for `make test`, and is run by hand (docs/testing.md):
+
+    .venv/bin/python -m pytest tests/slurm/month_of_accounts.py
+
+Jobs run now, on a cluster of its own. Then the month must be over: Debian's `faketime` tells the
+people's commands, and the head's own writer of records, that the next month has begun. Quotes,
+statements, pages and the FOCUS file are in $TOOLKIT_TEST_MONTH (a folder, /tmp/month).
+"""
+
+from __future__ import annotations
+
+import base64
+import csv
+import json
+import logging
+import os
+import re
+import shutil
+import subprocess
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from pathlib import Path
+
+import pytest
+from ruamel.yaml import YAML
+
+from tests.focus.test_focus_validator import NOT_FOR_ANY_FILE, broken, validated
+from tests.slurm import conftest
+from tests.slurm.conftest import TOOLKIT, Cluster
+from tests.slurm.month_jobs import Compared, as_table, compare
+from tests.slurm.month_play import run_jobs
+from tests.slurm.month_settings import settings
+from tests.slurm.page_pictures import take_pictures
+from toolkit.config import load
+from toolkit.deploy.head import Head
+from toolkit.deploy.session import Clients
+
+pytestmark = [pytest.mark.machines, pytest.mark.timeout(7200, func_only=True)]
+log = logging.getLogger(__name__)
+
+FOLDER = Path(os.environ.get("TOOLKIT_TEST_MONTH", "/tmp/month"))
+LIBRARY = Path("/usr/lib/x86_64-linux-gnu/faketime/libfaketime.so.1")
+ON_HEAD = "/run/libfaketime.so.1"
+DROP_IN = "/run/systemd/system/slurm-records.service.d/month.conf"
+TODAY = datetime.now(UTC)
+MONTH = f"{TODAY:%Y-%m}"
+OVER = (TODAY.replace(day=1) + timedelta(days=32)).replace(day=2)
+NEXT = f"{OVER:%Y-%m}"
+WRITTEN = f"{OVER:%Y-%m-%d} 00:30:00"
+PRICE_DIFFERS = re.compile(r"price (and seconds )?differs?")
+BEFORE_WORK = OVER.replace(hour=8, minute=0, second=0, microsecond=0)
+
+
+@dataclass(frozen=True)
+class People:
+    """The finance people's computer, whose clock is in the next month."""
+
+    config: Path
+
+    @property
+    def now(self) -> datetime:
+        """Return the time on their clock."""
+        return BEFORE_WORK + (datetime.now(UTC) - TODAY)
+
+    def toolkit(self, *argv: str, may_fail: bool = False) -> subprocess.CompletedProcess[str]:
+        """Run the CLI as if the month were over."""
+        env = {
+            **os.environ,
+            "TOOLKIT_CONFIG": str(self.config),
+            "TOOLKIT_USAGE_STORE": str(FOLDER / "store"),
+            "TOOLKIT_BILLS": str(FOLDER / "bills"),
+        }
+        done = subprocess.run(
+            ["faketime", f"{self.now:%Y-%m-%d %H:%M:%S}", str(TOOLKIT), *argv],
+            capture_output=True, text=True, timeout=600, check=False, env=env,
+        )  # fmt: skip
+        log.warning("toolkit %s\n%s%s", " ".join(argv), done.stdout[-3000:], done.stderr[-3000:])
+        assert may_fail or done.returncode == 0, f"{argv}:\n{done.stdout}\n{done.stderr}"
+        return done
+
+
+def configure(state: Path, path: Path, port: int) -> None:
+    """Write the cluster.yaml of the month."""
+    with path.open("w") as file:
+        YAML(typ="rt").dump(settings(state, port), file)
+
+
+@pytest.fixture(scope="module")
+def month(state):
+    """A cluster with the three accounts."""
+    assert shutil.which("faketime"), "install Debian's package faketime"
+    path = state / "month.yaml"
+    if conftest.StateFiles(state).running() is None or not path.exists():
+        conftest.toolkit("local", "down")
+        (state / "usage.jsonl").unlink(missing_ok=True)  # another cluster of this name is in it
+        conftest.deploy(state, path, configure)
+    config = load(path)
+    yield Cluster(path, Head(Clients(config), config))
+    if not conftest.is_kept():
+        conftest.toolkit("local", "down")
+
+
+def end_month_on_head(cluster: Cluster) -> None:
+    """Let the head write its records as in the next month.
+
+    The unit, its user and its bucket are the cluster's own. Its Python alone has the other clock:
+    Slurm's tokens would be out of date.
+    """
+    library = base64.b64encode(LIBRARY.read_bytes()).decode()
+    cluster.run("sh", "-c", 'printf %s "$1" | base64 -d > "$2"', "sh", library, ON_HEAD)
+    lines = (
+        "[Service]",
+        f"Environment=LD_PRELOAD={ON_HEAD}",
+        f'Environment="FAKETIME=@{WRITTEN}"',
+        "Environment=FAKETIME_ONLY_CMDS=python3,slurm-records",
+    )
+    cluster.run("systemctl", "stop", "slurm-records.timer")
+    cluster.run("install", "-D", "/dev/null", DROP_IN)
+    cluster.run("sh", "-c", 'printf "%s\\n" "$@" > "$0"', DROP_IN, *lines)
+    cluster.run("systemctl", "daemon-reload")
+    try:
+        cluster.run("systemctl", "start", "slurm-records.service", timeout=600)
+    finally:
+        cluster.run("rm", "-f", DROP_IN)
+        cluster.run("systemctl", "daemon-reload")
+
+
+@pytest.fixture(scope="module")
+def quotes(month):
+    """Each job's quote against what the report charges for it."""
+    jobs = run_jobs(month, FOLDER / "scripts")
+    report = json.loads(month.toolkit("report", "--since", "1d", "--json").stdout)
+    rows = compare(report, jobs)
+    log.warning("quotes and costs:\n%s", as_table(rows))
+    (FOLDER / "quotes.txt").write_text(as_table(rows) + "\n")
+    return rows
+
+
+@pytest.fixture(scope="module")
+def people(month, quotes):
+    """The people's computer, after the end of the month."""
+    end_month_on_head(month)
+    shutil.rmtree(FOLDER / "store", ignore_errors=True)
+    shutil.rmtree(FOLDER / "bills", ignore_errors=True)
+    own = FOLDER / "cluster.yaml"
+    shutil.copy(month.config, own)
+    return People(own)
+
+
+def test_a_job_costs_what_its_quote_says_of_its_time(quotes):
+    for row in quotes:
+        if row.seconds and row.offer["lifecycle"] in " ".join(row.cost.bought):
+            assert is_near(row), as_table([row])
+
+
+def is_near(row: Compared) -> bool:
+    """Return whether the work cost what was quoted, within 2 %."""
+    return abs(row.cost.work - row.quoted) <= row.quoted / 50 + Decimal("0.0001")
+
+
+def test_every_day_of_the_month_is_closed_once(people):
+    first = json.loads(people.toolkit("usage", "close", "--json").stdout)
+    assert first["days"]
+    assert "nothing to close" in people.toolkit("usage", "close").stdout
+
+
+def test_a_person_approves_each_doubtful_row_before_the_month_is_closed(people):
+    refused = people.toolkit("period", "close", MONTH, may_fail=True)
+    assert refused.returncode != 0
+    review = json.loads(people.toolkit("period", "review", MONTH, "--json").stdout)
+    assert "grant" in {row["kind"] for row in review["doubtful"]}, "language's grant has ended"
+    refused = people.toolkit("period", "close", MONTH, may_fail=True)
+    assert "that nobody has approved" in refused.stderr
+    ids = [row["id"] for row in review["doubtful"]]
+    people.toolkit("period", "approve", MONTH, *ids, "--reason", "seen with the heads of groups")
+    assert "would close" in people.toolkit("period", "close", MONTH, "--dry-run").stdout
+    people.toolkit("period", "close", MONTH)
+    people.toolkit("statement", "--period", MONTH, "--out", str(FOLDER / "statements"))
+
+
+def documents(people, name: str) -> dict[str, bytes]:
+    """Return everything that is printed of the month."""
+    out = FOLDER / name
+    people.toolkit("statement", "--period", MONTH, "--out", str(out))
+    files = {path.name: path.read_bytes() for path in out.iterdir()}
+    for option in ("--json", "--csv"):
+        files[option] = people.toolkit("report", "--period", MONTH, option).stdout.encode()
+    return files
+
+
+def total(people) -> Decimal:
+    report = json.loads(people.toolkit("report", "--period", MONTH, "--json").stdout)
+    return Decimal(report["total"])
+
+
+def reconciled(people, *options: str) -> subprocess.CompletedProcess[str]:
+    """Hold the local cloud's bill of the month to the closed month."""
+    bill, report = FOLDER / "bill.csv", FOLDER / "report.json"
+    ends = ("--since", f"{MONTH}-01", "--until", f"{NEXT}-01")
+    people.toolkit("local", "invoice", *ends, "--granularity", "daily", "--cur", str(bill))
+    report.write_text(people.toolkit("report", "--period", MONTH, "--json").stdout)
+    words = ("reconcile-bill", str(bill), "--report", str(report), "--final", *options)
+    return people.toolkit(*words, may_fail=True)
+
+
+def test_a_closed_month_prints_the_same_bytes_after_a_price_was_amended(people):
+    before = documents(people, "issued")
+    assert documents(people, "again") == before
+    assert PRICE_DIFFERS.search(reconciled(people, "--dry-run").stdout)
+    amend_price(people.config)
+    people.toolkit("usage", "close", "--again-from", f"{MONTH}-01")
+    assert documents(people, "amended") == before
+    months = json.loads(people.toolkit("period", "list", "--json").stdout)["periods"]
+    (later,) = [item for item in months if item["period"] == NEXT]
+    assert later["corrected_periods"] == [MONTH]
+    assert Decimal(later["corrections_usd"]) > 0
+    people.toolkit("statement", "--period", NEXT)
+
+
+def amend_price(config: Path) -> None:
+    """Take the contract away that the bill does not know."""
+    yaml = YAML(typ="rt")
+    content = yaml.load(config.read_text())
+    content["prices"] = {"as_of": f"{OVER:%Y-%m-%d}"}
+    with config.open("w") as file:
+        yaml.dump(content, file)
+
+
+def test_a_person_opens_the_month_again_and_closes_it_with_the_correction(people):
+    old = total(people)
+    people.toolkit("period", "reopen", MONTH, "--reason", "AWS bills without the contract")
+    review = json.loads(people.toolkit("period", "review", MONTH, "--json").stdout)
+    ids = [row["id"] for row in review["doubtful"] if not row["approved_by"]]
+    if ids:
+        people.toolkit(
+            "period", "approve", MONTH, *ids, "--reason", "as before, at the bill's prices"
+        )
+    people.toolkit("period", "close", MONTH)
+    assert total(people) > old
+    lines = people.toolkit("period", "log").stdout
+    assert "AWS bills without the contract" in lines
+
+
+def test_the_month_is_final_by_the_clouds_bill(people):
+    assert not PRICE_DIFFERS.search(reconciled(people).stdout)
+    people.toolkit("period", "finalize", MONTH)
+    refused = people.toolkit("period", "reopen", MONTH, "--reason", "once more", may_fail=True)
+    assert refused.returncode != 0
+
+
+def test_files_of_the_month_for_people_and_tools(people):
+    for name, option in (("month.html", "--html"), ("month.csv", "--focus")):
+        people.toolkit("report", "--period", MONTH, option, str(FOLDER / name))
+    people.toolkit("statement", "--period", MONTH, "--out", str(FOLDER / "statements"))
+    assert (FOLDER / "statements/journal.csv").exists()
+    take_pictures(FOLDER / "month.html")
+    take_pictures(FOLDER / "statements/vision.html")
+
+
+def test_the_focus_file_keeps_the_rules_and_has_the_sum_of_the_month(people):
+    with (FOLDER / "month.csv").open() as file:
+        billed = sum((Decimal(row["BilledCost"]) for row in csv.DictReader(file)), Decimal(0))
+    assert billed == total(people)
+    told = validated(FOLDER / "month.csv")
+    assert broken(told) <= NOT_FOR_ANY_FILE, told[-3000:]
+
+
+def test_bad_input_gets_a_clear_word(people):
+    """Name an unknown account, the future, and a second cluster."""
+
+    def refusal(*argv: str, by: People = people) -> str:
+        done = by.toolkit(*argv, may_fail=True)
+        assert done.returncode
+        return done.stderr
+
+    later = f"{OVER.year + 1}-01"
+    unknown = refusal("statement", "--period", MONTH, "--account", "visoin")
+    assert "visoin" in unknown
+    assert "vision" in unknown
+    script = str(FOLDER / "scripts/resnet.sbatch")
+    assert "did you mean vision?" in refusal("quote", "--account=visoin", "--time=5", script)
+    for command in (("report", "--period"), ("period", "review"), ("statement", "--period")):
+        assert "is in the future" in refusal(*command, later)
+    content = people.config.read_text().replace("us-east-1", "eu-central-1")
+    other = FOLDER / "other.yaml"
+    other.write_text(content)
+    assert "another cluster 'november'" in refusal("usage", "close", by=People(other))
+    grant = people.toolkit("statement", "--period", MONTH, "--account", "language").stdout
+    assert "the grant does not cover them" in grant
