@@ -180,7 +180,7 @@ def test_prices_of_spot_offerings_are_kept_by_day(sources, end):
 
 
 def test_the_head_asks_cloudwatch_by_its_own_role(cluster, end):
-    """Remember which day is next: as a rule, none is over."""
+    """See which day is next: as a rule none is over."""
     state = json.loads(cluster.run("cat", str(paths.STATE / FILE)))
     assert end - 14 * DAY <= state["next_metric_day"] <= end
     calls = json.loads(toolkit("local", "rights", "--json").stdout)["calls"]
