@@ -149,7 +149,7 @@ def _printed(folder: Path, first: int, last: int) -> dict[str, object]:
 def old(folder: Path) -> dict[str, object]:
     """Add ten years of closed days before the store's first one.
 
-    They have its files.
+    They have its files. A day before it that has records of its own keeps them.
     """
     from toolkit.usage import closed_store
     from toolkit.usage.database import day as name_of
@@ -173,7 +173,7 @@ def old(folder: Path) -> dict[str, object]:
         charges = tuple(copied(file) for file in item.charges)
         days[second] = replace(item, charges=charges, details=copied(item.details))
         for table in tables.values():
-            if name in table:
+            if name in table and other not in table:
                 known = table[name]
                 times = {
                     key: None if (value := getattr(known, key)) is None else value - first + second
