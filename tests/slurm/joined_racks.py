@@ -126,10 +126,11 @@ def test_the_governor_lets_a_job_go_by_age_and_keeps_another_by_its_budget(joine
     too_long = joined.submit("--time=4:00:00", "--wrap=true")
     too_big = joined.submit("--time=10", "--nodes=2", "--wrap=srun true")
     aged = joined.submit("--time=10", "--wrap=true")
-    # Racks would never take it, so it waits for nothing.
+    # Racks would never take these, so they wait for nothing.
     assert joined.govern(too_long)["partition"] == "main,burst"
+    assert joined.govern(too_big)["partition"] == "main,burst"
     until("the job is old enough", lambda: joined.govern(aged)["partition"] != "main")
-    for job in (aged, too_long):
+    for job in (aged, too_long, too_big):
         until("the job that burst", lambda job=job: joined.state(job) == "COMPLETED")
         assert joined.accounted(job, "Partition,NodeList").startswith("burst|cloud-00")
     assert "toolkit:burst age: may start in burst" in joined.job(aged)["admin_comment"]

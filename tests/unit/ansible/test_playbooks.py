@@ -51,6 +51,17 @@ def test_playbooks_use_builtin_modules_and_no_shell(path):
         assert command is None or set(command) <= {"argv", "stdin"}, "argv, not a command line"
 
 
+@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(ANSIBLE)))
+def test_each_file_that_is_written_has_its_source_in_the_role(path):
+    if path.name in {"inventory.yml", "all.yml"} or "defaults" in path.parts:
+        return
+    for _, entry in written(tasks(load_yaml(path))):
+        for kind, folder in (("source", "files"), ("template", "templates")):
+            name = entry.get(kind, "")
+            if name and "{{" not in name and not name.startswith("/"):
+                assert (path.parents[1] / folder / name).is_file(), entry
+
+
 def test_every_role_of_an_image_has_an_install_file():
     for kind, roles in load_yaml(ANSIBLE / "group_vars/all.yml")["toolkit_roles"].items():
         for role in roles:
