@@ -27,6 +27,7 @@ from tests.bench import (
     scontrol,
     simulated_aws,
     starting,
+    submitting,
     tracking,
     usage,
     workload,
@@ -283,6 +284,18 @@ def usage_table(options: argparse.Namespace, say: Callable[[str], None]) -> dict
     return {run.what: asdict(run) for run in found}
 
 
+def submit(_options: argparse.Namespace, say: Callable[[str], None]) -> dict[str, Any]:
+    found = {accounts: submitting.costs(accounts) for accounts in (10, 1000)}
+    say(f"\nThe line at submit, aim 5 ms: {submitting.REPEATS} runs in turns, wall\n")
+    rows = []
+    for accounts, taken in found.items():
+        bare, line = (statistics.median(taken[name]) for name in ("bare", "line"))
+        rows.append([f"{accounts:,}", *(f"{ms:.1f} ms" for ms in (bare, line, line - bare))])
+    columns = ("accounts with a budget", "Lua alone", "with cli_filter.lua", "the line")
+    say(report.table(columns, rows))
+    return {str(accounts): taken for accounts, taken in found.items()}
+
+
 def start_on_head(options: argparse.Namespace, say: Callable[[str], None]) -> dict[str, Any]:
     python, found = starting.on_head(options.cluster)
     say(f"\nThe same on the head node that is up, with its Python {python}: 500 jobs x 8, CPU\n")
@@ -307,6 +320,7 @@ OTHERS: dict[str, Callable[[argparse.Namespace, Callable[[str], None]], dict[str
     "checkpoints": checkpoints,
     "tracking": runs,
     "usage": usage_table,
+    "submit": submit,
     "requeue": requeue,
     "start-on-head": start_on_head,
 }
