@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, strategies as st
+from hypothesis import given, settings, strategies as st
 
 from toolkit.join.errors import JoinConflict
 from toolkit.join.include_line import added, comment, has_line, line_number, removed
@@ -17,6 +17,7 @@ TEXTS = st.one_of(
 )
 
 
+@settings(deadline=None)
 @given(TEXTS)
 def test_removed_it_leaves_the_file_byte_for_byte(text):
     joined = added(text, "burst", NAME)
@@ -25,6 +26,7 @@ def test_removed_it_leaves_the_file_byte_for_byte(text):
     assert removed(joined, "burst", NAME) == text
 
 
+@settings(deadline=None)
 @given(st.text(min_size=1), st.text(min_size=1))
 def test_what_the_admin_changed_meanwhile_stays(before, after):
     joined = added(before, "burst", NAME)

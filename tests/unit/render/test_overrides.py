@@ -1,7 +1,7 @@
 """slurm.settings: a site may change any setting and nothing else."""
 
 import pytest
-from hypothesis import given, strategies as st
+from hypothesis import given, settings, strategies as st
 
 from toolkit.errors import RenderError
 from toolkit.render.overrides import apply_overrides
@@ -83,6 +83,7 @@ def test_an_option_is_accepted_by_a_version_that_has_it():
     assert applied(("MetricsType", "metrics/openmetrics"), version=SlurmVersion(25, 11))[1].rows
 
 
+@settings(deadline=None)
 @given(st.text(max_size=60))
 def test_an_accepted_value_adds_exactly_one_line(value):
     """Add one line for any accepted text.

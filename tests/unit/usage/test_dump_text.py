@@ -1,7 +1,7 @@
 """The text of a dump: its header, and rows that free text has broken."""
 
 import pytest
-from hypothesis import given, strategies as st
+from hypothesis import given, settings, strategies as st
 
 from toolkit.usage.dump_text import (
     SPOOL_DELIMITER,
@@ -109,6 +109,7 @@ def test_lines_that_are_rows_come_in_blocks():
     ]
 
 
+@settings(deadline=None)
 @given(
     st.lists(st.text("z|é \r\x00\x1f", max_size=5).map(lambda text: text + "\n"), max_size=12),
     st.sampled_from(("|", "||", " | ", "\x1f", "\x1fa\x1f", "é")),
