@@ -51,7 +51,7 @@ def costs(accounts: int) -> dict[str, list[float]]:
 
 
 def _written(folder: Path, accounts: int, now: int) -> Path:
-    """Write the script and its file of prices as the head does; return the script."""
+    """Write the script and its file of prices; return the script."""
     config = a_config()
     document = json.loads(burst_json(config, FACTS, PRICES))
     remaining = Remaining(accounts={f"account-{number}": 1.5 for number in range(accounts)})
