@@ -59,6 +59,11 @@ class Figures:
         return bool(self.actions & HOLDING)
 
     @property
+    def requeues(self) -> bool:
+        """Return whether its running jobs are requeued; stale figures requeue none."""
+        return Action.REQUEUE in self.actions and not self.stale
+
+    @property
     def free(self) -> Decimal | None:
         """Return US dollars that new jobs may still commit; None: no limit."""
         if self.override is not None and self.override.usd is None:

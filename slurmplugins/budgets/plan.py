@@ -323,11 +323,11 @@ def _requeues(snapshot: BudgetSnapshot, by_account: Mapping[str, Figures]) -> It
     accounts = {
         account
         for name, item in by_account.items()
-        if Action.REQUEUE in item.actions and not item.stale
+        if item.requeues
         for account in snapshot.config.family(name)
     }
     for job in snapshot.jobs:
-        if job.running and job.may_requeue and job.account in accounts and job.usd_per_hour:
+        if job.account in accounts and job.requeue_saves:
             yield job.id
 
 

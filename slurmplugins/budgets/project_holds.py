@@ -68,8 +68,7 @@ def requeued(
     """Yield the running jobs of projects whose budget says `requeue`."""
     for job in jobs:
         item = _figures_of(job, config, by_project)
-        is_over = item is not None and Action.REQUEUE in item.actions and not item.stale
-        if is_over and job.running and job.may_requeue and job.usd_per_hour:
+        if item is not None and item.requeues and job.requeue_saves:
             yield job.id
 
 

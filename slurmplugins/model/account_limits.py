@@ -66,6 +66,11 @@ class BilledJob:
     """A batch job without --no-requeue."""
 
     @property
+    def requeue_saves(self) -> bool:
+        """Return whether it runs, costs something, and can be requeued."""
+        return self.running and self.may_requeue and bool(self.usd_per_hour)
+
+    @property
     def pending(self) -> bool:
         return "PENDING" in self.states
 

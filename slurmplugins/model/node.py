@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from slurmplugins.errors import BadName
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 REASON_PREFIX: Final = "toolkit:"
 """Begins every node reason that we write. A node with another reason is an admin's: hands off."""
@@ -188,18 +191,12 @@ def parse_job_id(text: str) -> JobId:
     return JobId(int(match[1]), None if match[2] is None else int(match[2]))
 
 
-def count_tasks(tasks: str) -> int:
-    """Return how many tasks of a list may run at once.
-
-    Of `0-6:2,9%2` these are two. A list that Slurm cut off counts what it shows.
-    """
-    task_list, _, most = tasks.partition("%")
-    count = 0
-    for part in task_list.removesuffix(_CUT).split(","):
+def task_ranges(tasks: str) -> Iterator[range]:
+    """Yield the ranges of a list of tasks, such as `0-6:2,9%2`."""
+    for part in tasks.partition("%")[0].removesuffix(_CUT).split(","):
         if match := _TASK_RANGE.fullmatch(part):
             first, last = int(match[1]), int(match[2] or match[1])
-            count += max(0, last - first) // (int(match[3] or 1) or 1) + 1
-    return min(count, int(most)) if most.isdecimal() and int(most) else count
+            yield range(first, last + 1, int(match[3] or 1) or 1)
 
 
 def contains_task(tasks: str, task: int) -> bool:
@@ -207,11 +204,9 @@ def contains_task(tasks: str, task: int) -> bool:
 
     A list that Slurm cut off holds every task after its last one.
     """
-    task_list = tasks.partition("%")[0]
     last = -1
-    for part in task_list.removesuffix(_CUT).split(","):
-        if match := _TASK_RANGE.fullmatch(part):
-            first, last = int(match[1]), int(match[2] or match[1])
-            if first <= task <= last and (task - first) % (int(match[3] or 1) or 1) == 0:
-                return True
-    return task_list.endswith(_CUT) and task > last
+    for tasks_of_part in task_ranges(tasks):
+        if task in tasks_of_part:
+            return True
+        last = tasks_of_part.stop - 1
+    return tasks.partition("%")[0].endswith(_CUT) and task > last

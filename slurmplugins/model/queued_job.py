@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass, field
 from math import ceil
 from typing import TYPE_CHECKING
+
+from slurmplugins.model.node import task_ranges
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -201,17 +202,16 @@ def _largest(nodes: int, amounts: Iterable[tuple[int, int]]) -> int:
     return total
 
 
-_TASKS = re.compile(r"(\d{1,10})(?:-(\d{1,10})(?::(\d{1,10}))?)?", re.ASCII)
-
-
 def count_tasks(text: str) -> int:
     """Return the number of tasks in a list such as `0-3,7%2`.
 
     A list that Slurm cut off has more than are counted.
     """
-    count = 0
-    for part in text.partition("%")[0].split(","):
-        if match := _TASKS.fullmatch(part):
-            first, last, step = int(match[1]), int(match[2] or match[1]), int(match[3] or 1) or 1
-            count += max(0, last - first) // step + 1
-    return max(count, 1)
+    return max(sum(map(len, task_ranges(text))), 1)
+
+
+def tasks_at_once(text: str) -> int:
+    """Return how many tasks may run at once, of `0-3,7%2` two."""
+    most = text.partition("%")[2]
+    tasks = count_tasks(text)
+    return min(tasks, int(most)) if most.isdecimal() and int(most) else tasks

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 from slurmplugins.errors import BadName, SlurmRefused
 from slurmplugins.model.account_limits import AccountLimits, BilledJob, PartitionMoney
 from slurmplugins.model.hostlist import expand
-from slurmplugins.model.node import count_tasks
+from slurmplugins.model.queued_job import tasks_at_once
 from slurmplugins.slurm.json_parser import (
     count,
     failure,
@@ -168,7 +168,7 @@ def _usd_until_limit(record: Mapping[str, Any]) -> Decimal | None:
     minutes = strict_number(record.get("time_limit"))
     if minutes is None:
         return None
-    tasks = count_tasks(waiting_tasks(record)) or 1
+    tasks = tasks_at_once(waiting_tasks(record))
     most = number(record.get("array_max_tasks"))
     at_once = min(tasks, int(most)) if most else tasks
     hourly = usd_per_hour(text(record.get("tres_req_str")))

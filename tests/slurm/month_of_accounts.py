@@ -264,8 +264,8 @@ def test_the_focus_file_keeps_the_rules_and_has_the_sum_of_the_month(people):
     with (FOLDER / "month.csv").open() as file:
         billed = sum((Decimal(row["BilledCost"]) for row in csv.DictReader(file)), Decimal(0))
     assert billed == total(people)
-    told = validated(FOLDER / "month.csv")
-    assert broken(told) <= NOT_FOR_ANY_FILE, told[-3000:]
+    output = validated(FOLDER / "month.csv")
+    assert broken(output) <= NOT_FOR_ANY_FILE, output[-3000:]
 
 
 def test_bad_input_gets_a_clear_word(people):

@@ -27,7 +27,7 @@ from toolkit.accounting.collect import Sources, collect
 from toolkit.accounting.cost_policy import CostPolicy
 from toolkit.accounting.days import day_of
 from toolkit.accounting.report import Key
-from toolkit.bill.history import History
+from toolkit.bill.history import NO_BILLS
 from toolkit.config import load
 from toolkit.deploy import names
 from toolkit.deploy.session import Clients
@@ -204,7 +204,7 @@ def test_a_month_of_real_jobs_is_closed_and_has_its_statement(cluster, sources, 
 
     def current():
         settings = settings_of(load(cluster.config))
-        return ClusterPeriods(store, settings, CostPolicy(), History({}, (), {}), later, "a test")
+        return ClusterPeriods(store, settings, CostPolicy(), NO_BILLS, later, "a test")
 
     changes.review(current(), month)
     changes.approve(current(), month, (), "a test looked at it", everything=True)

@@ -58,7 +58,8 @@ def day_parts(spans: Sequence[PriceSpan]) -> tuple[DayPart, ...]:
     weights: dict[date, Fraction] = defaultdict(Fraction)
     unknown_days = set()
     for span in spans:
-        for day, day_seconds in _seconds_by_day(span.start, span.end):
+        for start, end in by_day(span.start, span.end):
+            day, day_seconds = day_of(start), end - start
             seconds[day] += day_seconds
             weights[day] += exact_amount(span.price.usd_per_hour, day_seconds)
             if not span.price.is_known:
@@ -92,9 +93,9 @@ def day_of(second: int) -> date:
     return datetime.fromtimestamp(second, UTC).date()
 
 
-def _seconds_by_day(start: int, end: int) -> Iterator[tuple[date, int]]:
-    position = start
-    while position < end:
-        midnight = (position // DAY + 1) * DAY
-        yield day_of(position), min(midnight, end) - position
-        position = midnight
+def by_day(start: int, end: int) -> Iterator[tuple[int, int]]:
+    """Yield the parts of a time, each within one UTC day."""
+    while start < end:
+        midnight = (start // DAY + 1) * DAY
+        yield start, min(midnight, end)
+        start = midnight

@@ -17,7 +17,7 @@ from fractions import Fraction
 from typing import TYPE_CHECKING
 
 from toolkit.accounting.charges import Component
-from toolkit.accounting.days import DAY, day_of
+from toolkit.accounting.days import DAY, by_day, day_of
 from toolkit.accounting.instances import Kind
 from toolkit.accounting.metrics import NO_METRICS
 from toolkit.accounting.resources import Amount, Resource
@@ -152,14 +152,6 @@ def _life(instances: Iterable[Instance]) -> tuple[int, int] | None:
     return min(item.launched for item in heads), end
 
 
-def _days(start: int, end: int) -> Iterator[tuple[int, int, int]]:
-    """Yield each day of a time, and the ends of its part."""
-    while start < end:
-        day = start - start % DAY
-        yield day, start, min(end, day + DAY)
-        start = day + DAY
-
-
 class _Sums:
     """The known and the unknown part of an amount."""
 
@@ -236,7 +228,8 @@ class _Lines:
         if usd is None or self._life is None:
             return self._line(Kind.STORAGE, "objects", "S3", (None, usd))
         sums, text = _Sums(), "S3"
-        for day, start, end in _days(*self._life):
+        for start, end in by_day(*self._life):
+            day = start - start % DAY
             stored = self._metrics.stored_on(day)
             text = "S3"
             if stored is None:
@@ -258,7 +251,8 @@ class _Lines:
             return self._line(Kind.NETWORK, "NAT traffic", "NAT", (None, usd))
         born, died = self._whole_life
         sums = _Sums()
-        for day, start, end in _days(*self._life):
+        for start, end in by_day(*self._life):
+            day = start - start % DAY
             passed = self._metrics.passed.get(day)
             if passed is None:
                 sums.add_unknown(end - start, NO_BYTES)

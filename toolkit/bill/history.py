@@ -55,6 +55,10 @@ class History:
         )
 
 
+NO_BILLS = History({}, (), {})
+"""For a report that needs no status of its days, or gets it later."""
+
+
 def history(entries: Iterable[Entry]) -> History:
     """Return the record's meaning. Entries are in the order of the file."""
     days: dict[date, RecordedDay] = {}

@@ -135,13 +135,13 @@ def close_days_command(*, config_path: Path | None, as_json: bool, dry_run: bool
 
 def _closed_months(config: ClusterConfig) -> tuple[tuple[MonthSpending, ...], BudgetFacts]:
     """Return the closed days of the budgets' periods, month by month."""
-    from toolkit.bill.history import History
+    from toolkit.bill.history import NO_BILLS
     from toolkit.commands.period_options import periods_of
     from toolkit.finance.spending_by_day import month_spending
 
     answer = _facts(config)
     begin = min((item.begin for item in answer.budgets), default=answer.at)
-    cluster = periods_of(config, answer.at, History({}, (), {}))
+    cluster = periods_of(config, answer.at, NO_BILLS)
     return tuple(
         month_spending(cluster.report(month))
         for month in cluster.months()
@@ -169,10 +169,10 @@ def _until(_ctx: click.Context, _param: click.Parameter, text: str | None) -> da
     from datetime import UTC, datetime, timedelta
 
     from toolkit.commands.moments import moment
-    from toolkit.config.types import SECONDS
+    from toolkit.config import types
 
-    if text is not None and (match := re.fullmatch(r"([1-9]\d{0,3})([smhd])", text, re.ASCII)):
-        return datetime.now(UTC) + timedelta(seconds=int(match[1]) * SECONDS[match[2]])
+    if text is not None and re.fullmatch(r"[1-9]\d{0,3}[smhd]", text, re.ASCII):
+        return datetime.now(UTC) + timedelta(seconds=types.seconds(text))
     return moment(_ctx, _param, text)
 
 

@@ -13,7 +13,7 @@ from toolkit.accounting import attempt_names, periods, roll_up
 from toolkit.accounting.allocation import Window
 from toolkit.accounting.days import day_of
 from toolkit.accounting.export import money
-from toolkit.bill.history import History
+from toolkit.bill.history import NO_BILLS
 from toolkit.commands.period_options import own_user, periods_of
 from toolkit.commands.report_closed import made_report
 from toolkit.output import table
@@ -147,10 +147,6 @@ def account_tags(
 
 def _is_closed(report: Report) -> bool:
     return report.period is not None and report.period.state == State.CLOSED.value
-
-
-NO_BILLS = History({}, (), {})
-"""A report that is not closed gets the status of its days from the record of bills later."""
 
 
 def with_names(report: Report, names: str) -> Report:

@@ -29,14 +29,13 @@ def _seconds(_ctx: click.Context, _param: click.Parameter, text: str | None) -> 
     """Parse a duration such as 90m."""
     import re
 
-    from toolkit.config.types import SECONDS
+    from toolkit.config import types
 
     if text is None:
         return None
-    match = re.fullmatch(r"(\d{1,6})([smhd])", text, re.ASCII)
-    if match is None:
+    if re.fullmatch(r"\d{1,6}[smhd]", text, re.ASCII) is None:
         raise click.BadParameter(f"{text!r}: expected a time such as 90m or 2h")
-    return int(match[1]) * SECONDS[match[2]]
+    return types.seconds(text)
 
 
 @click.command(

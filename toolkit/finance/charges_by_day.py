@@ -12,7 +12,7 @@ from fractions import Fraction
 from typing import TYPE_CHECKING
 
 from toolkit.accounting.charges import Component
-from toolkit.accounting.days import DAY, day_of
+from toolkit.accounting.days import DAY, by_day, day_of
 from toolkit.accounting.money import apportion
 
 if TYPE_CHECKING:
@@ -117,7 +117,7 @@ def _clipped(span: Span, bounds: Span) -> Span:
 def _parts(
     charge: Charge, span: Span, report: Report, rates: Mapping[date, Fraction]
 ) -> Iterator[DayCharge]:
-    pieces = list(_days(span))
+    pieces = list(by_day(*span))
     if len(pieces) == 1:  # most charges
         yield _part(charge, report, pieces[0], charge.micro, charge.seconds)
         return
@@ -134,11 +134,3 @@ def _part(charge: Charge, report: Report, piece: Span, micro: int, seconds: Frac
     first = piece[0] // DAY * DAY
     start, end = _clipped((first, first + DAY), (report.window.since, report.window.until))
     return DayCharge(charge, start, end, micro, seconds)
-
-
-def _days(span: Span) -> Iterator[Span]:
-    position, end = span
-    while position < end:
-        midnight = (position // DAY + 1) * DAY
-        yield position, min(midnight, end)
-        position = midnight

@@ -74,8 +74,8 @@ UNTIL = NOW + 14 * HOUR
 
 
 def test_a_job_begins_when_spot_was_cheap_on_past_days(submit):
-    code, told = submit("--by", BY, "--cheapest", "--json", "--time=04:00:00")
-    answer = json.loads(told.out)
+    code, output = submit("--by", BY, "--cheapest", "--json", "--time=04:00:00")
+    answer = json.loads(output.out)
     assert code == 0
     begin = NOW + 8 * HOUR
     assert f"--begin=uts{begin}" in answer["argv"]
@@ -86,23 +86,23 @@ def test_a_job_begins_when_spot_was_cheap_on_past_days(submit):
 
 
 def test_people_are_told_what_it_saves_and_what_that_was_worth(submit):
-    _, told = submit("--by", BY, "--cheapest", "--dry-run", "--time=04:00:00")
-    assert "about 0.40 USD on g5.xlarge in us-east-1a, in place of 1.00 now" in told.out
-    assert "the same choice on 14 past days would have saved 60.0%" in told.out
-    assert "added --begin=uts" in told.out
+    _, output = submit("--by", BY, "--cheapest", "--dry-run", "--time=04:00:00")
+    assert "about 0.40 USD on g5.xlarge in us-east-1a, in place of 1.00 now" in output.out
+    assert "the same choice on 14 past days would have saved 60.0%" in output.out
+    assert "added --begin=uts" in output.out
 
 
 def test_a_market_without_cheap_hours_begins_at_once(submit):
-    _, told = submit("--by", BY, "--cheapest", "--dry-run", "--time=04:00:00", cheap_nights=False)
-    assert "--begin" not in told.out
-    assert "begins at once" in told.out
-    assert f"--deadline=uts{UNTIL}" in told.out
+    _, output = submit("--by", BY, "--cheapest", "--dry-run", "--time=04:00:00", cheap_nights=False)
+    assert "--begin" not in output.out
+    assert "begins at once" in output.out
+    assert f"--deadline=uts{UNTIL}" in output.out
 
 
 def test_a_deadline_alone_asks_for_no_price(submit):
-    code, told = submit("--by", BY, "--dry-run", "--json", "--time=04:00:00")
+    code, output = submit("--by", BY, "--dry-run", "--json", "--time=04:00:00")
     assert code == 0
-    assert json.loads(told.out)["start"]["usd"] is None
+    assert json.loads(output.out)["start"]["usd"] is None
 
 
 def staged(tmp_path, gigabytes=450):
@@ -116,32 +116,32 @@ def staged(tmp_path, gigabytes=450):
 def test_the_start_leaves_time_for_the_copies_before_the_job(submit, tmp_path):
     copies = staged(tmp_path)
     words = ("--by", BY, "--cheapest", "--dry-run", *copies, "--json", "--time=04:00:00")
-    _, told = submit(*words, cheap_nights=False)
-    answer = json.loads(told.out)["start"]
+    _, output = submit(*words, cheap_nights=False)
+    answer = json.loads(output.out)["start"]
     assert (answer["copy_seconds"], answer["begin"]) == (3600, None)
-    _, told = submit(*words)
-    assert json.loads(told.out)["start"]["begin"] == NOW + 8 * HOUR
-    _, told = submit("--by", BY, "--cheapest", "--dry-run", *copies, "--time=04:00:00")
-    assert "its data is copied first: about 60.0 min" in told.out
+    _, output = submit(*words)
+    assert json.loads(output.out)["start"]["begin"] == NOW + 8 * HOUR
+    _, output = submit("--by", BY, "--cheapest", "--dry-run", *copies, "--time=04:00:00")
+    assert "its data is copied first: about 60.0 min" in output.out
 
 
 @pytest.mark.parametrize("choice", [("--cheapest",), ()])
 def test_a_job_whose_copies_leave_too_little_time_is_refused(submit, tmp_path, choice):
     words = ("--by", BY, *choice, "--dry-run")
-    code, told = submit(*words, *staged(tmp_path), "--time=13:30:00")
+    code, output = submit(*words, *staged(tmp_path), "--time=13:30:00")
     assert code == 2
-    assert "its data is copied for 1.0 h, and 14.0 h are left" in told.err
+    assert "its data is copied for 1.0 h, and 14.0 h are left" in output.err
     copies = ("--stage-in", "imagenet=/racks/only", "--racks", "spot")
     assert submit(*words, *copies, "--stage-time", "5m", "--time=13:30:00")[0] == 0
 
 
 def test_a_folder_that_can_not_be_read_here_needs_a_time(submit):
     copies = ("--stage-in", "imagenet=/racks/only", "--racks", "spot")
-    code, told = submit("--by", BY, *copies, "--time=04:00:00")
+    code, output = submit("--by", BY, *copies, "--time=04:00:00")
     assert code == 2
-    assert "/racks/only can't be read from here: say by --stage-time" in told.err
-    code, told = submit("--by", BY, *copies, "--stage-time", "soon", "--time=04:00:00")
-    assert "expected a time such as 90m" in told.err
+    assert "/racks/only can't be read from here: say by --stage-time" in output.err
+    code, output = submit("--by", BY, *copies, "--stage-time", "soon", "--time=04:00:00")
+    assert "expected a time such as 90m" in output.err
 
 
 @pytest.mark.parametrize(
@@ -156,9 +156,9 @@ def test_a_folder_that_can_not_be_read_here_needs_a_time(submit):
     ids=str,
 )
 def test_what_can_not_be_is_refused(submit, words, message):
-    code, told = submit(*words)
+    code, output = submit(*words)
     assert code == 2
-    assert message in told.err
+    assert message in output.err
 
 
 def test_a_time_of_day_is_the_next_one_in_the_zone_of_this_computer():
