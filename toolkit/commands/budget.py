@@ -157,8 +157,9 @@ def _give(config: ClusterConfig, months: tuple[MonthSpending, ...]) -> BudgetFac
 
     with connected(config) as clients:
         head = Head(clients, config)
-        for part in (part for month in months for part in month.parts()):
-            head.run([*PROGRAM, "close-days", part.as_text()], timeout=PASS_SECONDS)
+        for month in months:
+            for part in month.parts():
+                head.run([*PROGRAM, "close-days", part.as_text()], timeout=PASS_SECONDS)
         head.run(PROGRAM, timeout=PASS_SECONDS)
         return fetch(head)
 
