@@ -11,6 +11,14 @@ from __future__ import annotations
 import os
 import sys
 
+TYPE_CHECKING = False  # typing itself is not imported before the fork
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from slurmplugins.errors import ConfigError
+    from slurmplugins.model.launch import JobRequest
+    from slurmplugins.system.logger import Log
+
 _LARGEST = 64 * 1024 * 1024
 _SITE = "/etc/slurm-toolkit/site.json"  # paths.SITE
 
@@ -49,14 +57,7 @@ def main() -> None:
         try:
             engine = assemble(log)
         except ConfigError as error:
-            from slurmplugins.config import paths
-            from slurmplugins.execution.down_nodes import give_back_without_engine
-            from slurmplugins.slurm.scontrol import ScontrolSlurm
-            from slurmplugins.system.clock import SystemClock
-            from slurmplugins.system.command import SystemRunner
-
-            slurm = ScontrolSlurm(SystemRunner(), paths.SLURM_BIN)
-            give_back_without_engine(slurm, SystemClock(), log, job_requests, error)
+            _give_back(log, job_requests, error)
             raise
         from slurmplugins.power_save.resume import resume
 
@@ -64,6 +65,18 @@ def main() -> None:
         resume(engine, job_requests)
 
     daemonize.exit_without_cleanup(program.run_to_exit_code(log, work))
+
+
+def _give_back(log: Log, job_requests: Sequence[JobRequest], error: ConfigError) -> None:
+    """Give the nodes back to Slurm, without the configuration."""
+    from slurmplugins.config import paths
+    from slurmplugins.execution.down_nodes import give_back_without_engine
+    from slurmplugins.slurm.scontrol import ScontrolSlurm
+    from slurmplugins.system.clock import SystemClock
+    from slurmplugins.system.command import SystemRunner
+
+    slurm = ScontrolSlurm(SystemRunner(), paths.SLURM_BIN)
+    give_back_without_engine(slurm, SystemClock(), log, job_requests, error)
 
 
 def _own_nodes(content: bytes | None) -> str:

@@ -24,7 +24,7 @@ from slurmplugins.model.account_limits import UNITS_PER_USD
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
-    from slurmplugins.budgets.memory import Memory
+    from slurmplugins.budgets.memory import Memory, Override
     from slurmplugins.budgets.weights import Purchase, WeightChange
     from slurmplugins.config.budgets import Budget, BudgetsConfig, BudgetStep
     from slurmplugins.model.account_limits import AccountLimits, BilledJob
@@ -142,37 +142,28 @@ SUBMIT: Final = "GrpSubmitJobs"
 
 def plan(snapshot: BudgetSnapshot) -> BudgetPlan:
     """Return the figures, and the changes that make Slurm hold them."""
-    memory, now = snapshot.memory, snapshot.now
+    config, memory, jobs, now = snapshot.config, snapshot.memory, snapshot.jobs, snapshot.now
     all_figures = tuple(
         figures(budget, memory, _spending(snapshot, budget), now)
-        for budget in snapshot.config.budgets.values()
+        for budget in config.budgets.values()
     )
     by_account = _current(all_figures, now, attrgetter("accounts"))
     by_project = _current(all_figures, now, attrgetter("projects"))
-    projects = project_holds(snapshot.config, snapshot.jobs, by_project, memory.held_jobs)
+    projects = project_holds(config, jobs, by_project, memory.held_jobs)
     problems = tuple(
         f"account {name} is not in slurmdbd: `toolkit accounts apply`"
         for name in sorted(by_account.keys() - snapshot.limits.keys())
     )
     by_account = {name: item for name, item in by_account.items() if name in snapshot.limits}
-    changes = tuple(_limit_changes(snapshot, by_account))
     denied = _denied(snapshot, by_account)
-    notices = tuple(
-        islice(
-            _notices(snapshot, {**_lines(snapshot, by_account, denied), **projects.notes}), NOTICES
-        )
-    )
+    lines = {**_lines(snapshot, by_account, denied), **projects.notes}
+    notices = tuple(islice(_notices(snapshot, lines), NOTICES))
     return BudgetPlan(
         figures=all_figures,
-        limits=changes,
+        limits=tuple(_limit_changes(snapshot, by_account)),
         denials=tuple(_denials(snapshot, denied)),
         requeues=tuple(
-            sorted(
-                {
-                    *_requeues(snapshot, by_account),
-                    *requeued(snapshot.config, snapshot.jobs, by_project),
-                }
-            )
+            sorted({*_requeues(snapshot, by_account), *requeued(config, jobs, by_project)})
         ),
         holds=projects.holds,
         releases=projects.releases,
@@ -181,19 +172,13 @@ def plan(snapshot: BudgetSnapshot) -> BudgetPlan:
         memory=replace(
             _with_limits(snapshot, by_account),
             standings={item.budget.name: item.standing for item in all_figures},
-            overrides={
-                name: item
-                for name, item in memory.overrides.items()
-                if item.until > now and name in snapshot.config.budgets
-            },
+            overrides=_overrides(snapshot),
             denied=denied,
             held_jobs=projects.ours,
             notes=_notes(snapshot, notices),
         ),
         problems=problems,
-        weights=tuple(
-            weight_changes(snapshot.config.weights, snapshot.purchases, snapshot.weights)
-        ),
+        weights=tuple(weight_changes(config.weights, snapshot.purchases, snapshot.weights)),
     )
 
 
@@ -372,6 +357,15 @@ def _figures_of(
         if job.account in snapshot.config.family(name) and (item.free is not None or item.actions)
     ]
     return min(items, key=lambda item: (item.free is None, item.free or 0), default=None)
+
+
+def _overrides(snapshot: BudgetSnapshot) -> dict[str, Override]:
+    """Return the overrides that have not ended."""
+    return {
+        name: item
+        for name, item in snapshot.memory.overrides.items()
+        if item.until > snapshot.now and name in snapshot.config.budgets
+    }
 
 
 def _notes(snapshot: BudgetSnapshot, notices: tuple[JobNotice, ...]) -> dict[int, str]:

@@ -18,7 +18,7 @@ from slurmplugins.errors import SlurmError, SlurmRefused, SlurmUnreachable
 from slurmplugins.system.log_events import LogEvent
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
     from decimal import Decimal
 
     from slurmplugins.budgets.plan import Reached
@@ -114,44 +114,15 @@ def run_pass(snapshot: BudgetSnapshot, parts: Parts) -> BudgetPlan:
 
 def _changes(made: BudgetPlan, parts: Parts, now: float) -> list[Callable[[], None]]:
     """Return the changes in Slurm, each with its audit line."""
-
-    def logged(work: Callable[[], None], event: LogEvent, **fields: Any) -> Callable[[], None]:
-        def do() -> None:
-            work()
-            parts.log.info(event, **fields)
-            files.audit(parts.folder, now, event.value, **fields)
-
-        return do
-
-    changed = LogEvent.BUDGET_LIMIT_CHANGED
+    logged = partial(_logged, parts, now)
     limits, slurm = parts.slurm_limits, parts.slurm
     return [
         *(
-            logged(
-                lambda item=item: limits.set_limit(item.account, item.setting, item.value),  # type: ignore[misc]
-                changed,
-                **item.fields,
-            )
-            for item in made.limits
+            logged(work, LogEvent.BUDGET_LIMIT_CHANGED, **fields)
+            for work, fields in _limit_changes(made, limits)
         ),
         *(
-            logged(
-                lambda item=item: limits.deny_accounts(item.partition, sorted(item.accounts)),  # type: ignore[misc]
-                changed,
-                **item.fields,
-            )
-            for item in made.denials
-        ),
-        *(
-            logged(
-                lambda item=item: limits.set_weights(item.partition, item.weights),  # type: ignore[misc]
-                changed,
-                **item.fields,
-            )
-            for item in made.weights
-        ),
-        *(
-            logged(lambda job=job: slurm.requeue(job), LogEvent.BUDGET_JOB_REQUEUED, job=job)  # type: ignore[misc]
+            logged(partial(slurm.requeue, job), LogEvent.BUDGET_JOB_REQUEUED, job=job)
             for job in made.requeues
         ),
         *(
@@ -162,8 +133,34 @@ def _changes(made: BudgetPlan, parts: Parts, now: float) -> list[Callable[[], No
             )
             if jobs
         ),
-        *(lambda item=item: slurm.comment(item.job, item.text) for item in made.notices),
+        *(partial(slurm.comment, item.job, item.text) for item in made.notices),
     ]
+
+
+def _limit_changes(
+    made: BudgetPlan, limits: SlurmLimits
+) -> Iterator[tuple[Callable[[], None], dict[str, Any]]]:
+    """Yield the changes of limits, each with its values for the audit."""
+    for limit in made.limits:
+        yield partial(limits.set_limit, limit.account, limit.setting, limit.value), limit.fields
+    for denial in made.denials:
+        accounts = sorted(denial.accounts)
+        yield partial(limits.deny_accounts, denial.partition, accounts), denial.fields
+    for change in made.weights:
+        yield partial(limits.set_weights, change.partition, change.weights), change.fields
+
+
+def _logged(
+    parts: Parts, now: float, work: Callable[[], None], event: LogEvent, **fields: Any
+) -> Callable[[], None]:
+    """Return the work, followed by its lines in log and audit file."""
+
+    def do() -> None:
+        work()
+        parts.log.info(event, **fields)
+        files.audit(parts.folder, now, event.value, **fields)
+
+    return do
 
 
 def _announce(item: Reached, parts: Parts, now: float) -> None:

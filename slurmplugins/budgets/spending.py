@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from decimal import Decimal, InvalidOperation
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 from slurmplugins.budgets.memory import Memory
 from slurmplugins.budgets.meter import Allocation, InstanceTime, measure
@@ -31,17 +31,6 @@ RECENT: Final = 240.0
 """Seconds for which slurmctld surely knows every job: MinJobAge is 300."""
 LONGEST: Final = 366 * DAY
 """Seconds before now at which a first measurement begins at the earliest."""
-
-
-class SpendingSource(Protocol):
-    """The source of what accounts cost. Another one may read closed days, or AWS's bill."""
-
-    def measured(self, memory: Memory, jobs: Sequence[BilledJob], now: float) -> Iterator[Memory]:
-        """Yield the memory after each part that was measured, up to now.
-
-        Raises SlurmError.
-        """
-        ...
 
 
 class HeadSpending:

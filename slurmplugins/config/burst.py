@@ -105,15 +105,10 @@ def parse(data: object) -> BurstConfig:
     document = reader.table(data, "burst.json")
     if document.get("version") != VERSION:
         reader.add_problem(f"version: expected {VERSION}, found {document.get('version')!r}")
-    cluster = reader.text(document, "cluster")
-    if cluster and not _CLUSTER.fullmatch(cluster):
-        reader.add_problem(f"cluster: not a cluster name: {cluster!r}")
+    cluster = reader.cluster(document)
     slurm = reader.table(document.get("slurm", {}), "slurm")
     grace = reader.table(document.get("grace_seconds", {}), "grace_seconds")
-    endpoint = document.get("endpoint_url")
-    if endpoint is not None and not isinstance(endpoint, str):
-        reader.add_problem("endpoint_url: expected a URL or null")
-        endpoint = None
+    endpoint = reader.endpoint(document)
     pools = {
         name: reader.pool(reader.safe_name(name, "pools"), value)
         for name, value in reader.table(document.get("pools"), "pools").items()
@@ -177,6 +172,19 @@ class _Reader:
         if value is None or (isinstance(value, str) and value):
             return value
         self.add_problem(f"{key}: expected text or null, found {value!r}")
+        return None
+
+    def cluster(self, document: dict[str, Any]) -> str:
+        name = self.text(document, "cluster")
+        if name and not _CLUSTER.fullmatch(name):
+            self.add_problem(f"cluster: not a cluster name: {name!r}")
+        return name
+
+    def endpoint(self, document: dict[str, Any]) -> str | None:
+        value = document.get("endpoint_url")
+        if value is None or isinstance(value, str):
+            return value
+        self.add_problem("endpoint_url: expected a URL or null")
         return None
 
     def seconds(self, table: dict[str, Any], key: str, default: float) -> float:

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
     from pathlib import Path
 
+    from slurmplugins.cloud.port import Cloud
     from slurmplugins.config.burst import BurstConfig
     from slurmplugins.execution.engine import Engine
     from slurmplugins.head.job_history import JobReader
@@ -73,9 +74,8 @@ def gather(
     `budget_holds` returns the jobs that budgets of projects hold.
     """
     parts = _Parts(state_only=subject.state_only)
-    health = {item.id: item for item in parts.read(engine.cloud.health)}
     record, last_pass = circuit_breaker.load(engine.state), LastPass.load(engine.state)
-    instances = parts.read(engine.cloud.instances)
+    instance_reports = _instance_reports(parts, engine.cloud)
     job = subject.job
     job_reports = parts.ask_slurmctld(lambda: jobs.jobs(job))
     name = None if job is None else JobId(job, subject.task)
@@ -83,12 +83,13 @@ def gather(
     node_reports = parts.ask_slurmctld(lambda: _node_reports(engine.config, nodes.nodes()))
     burst_decisions = () if job is None else parts.ask_slurmctld(lambda: bursts(job))
     denied_accounts = parts.read(lambda: tuple(denied().items()))
+    held_jobs = parts.read(budget_holds)
     return HeadReport(
         at=engine.clock.now(),
         cluster=engine.config.cluster,
         nodes=node_reports,
         node_source=nodes.source,
-        machines=tuple(_instance_report(item, health.get(item.id)) for item in instances),
+        machines=instance_reports,
         jobs=job_reports,
         attempts=attempts,
         setbacks=_unavailability_reports(engine),
@@ -103,7 +104,7 @@ def gather(
         login_nodes=login_reports.read(engine.login_reports),
         bursts=burst_decisions,
         denied=dict(denied_accounts),
-        budget_holds=parts.read(budget_holds),
+        budget_holds=held_jobs,
     )
 
 
@@ -247,6 +248,12 @@ def _node_reports(config: BurstConfig, nodes: Iterable[Node]) -> tuple[NodeRepor
         for node in nodes
         if node.name
     )
+
+
+def _instance_reports(parts: _Parts, cloud: Cloud) -> tuple[InstanceReport, ...]:
+    health = {item.id: item for item in parts.read(cloud.health)}
+    instances = parts.read(cloud.instances)
+    return tuple(_instance_report(item, health.get(item.id)) for item in instances)
 
 
 def _instance_report(instance: Instance, health: InstanceHealth | None) -> InstanceReport:

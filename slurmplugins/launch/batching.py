@@ -19,7 +19,7 @@ from slurmplugins.errors import (
 from slurmplugins.model import hostlist
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence, Set as AbstractSet
+    from collections.abc import Iterable, Iterator, Mapping, Sequence, Set as AbstractSet
 
     from slurmplugins.errors import EngineError
     from slurmplugins.model.hostlist import NodeName
@@ -154,14 +154,8 @@ def allocate(
     they can't have read their name yet. `unresolved` requests get nothing, since their missing
     nodes may have instances unknown to us.
     """
-    complete: dict[NodeRequest, dict[NodeName, Instance]] = {}
-    incomplete: list[NodeRequest] = []
-    for node_request in node_requests:
-        own_instances = {node: instances[node] for node in node_request.nodes if node in instances}
-        if len(own_instances) == len(node_request.nodes):
-            complete[node_request] = own_instances
-        else:
-            incomplete.append(node_request)
+    complete = _complete_requests(node_requests, instances)
+    incomplete = [item for item in node_requests if item not in complete]
     remaining = {
         node: instances[node]
         for node_request in incomplete
@@ -191,6 +185,17 @@ def allocate(
             complete[node_request][node] = remaining.pop(donor)
             reassigned[complete[node_request][node].id] = node
     return InstanceAllocation(complete, reassigned, tuple(remaining.values()))
+
+
+def _complete_requests(
+    node_requests: Iterable[NodeRequest], instances: Mapping[NodeName, Instance]
+) -> dict[NodeRequest, dict[NodeName, Instance]]:
+    """Return the requests for which no instance is missing, with their instances."""
+    return {
+        node_request: {node: instances[node] for node in node_request.nodes}
+        for node_request in node_requests
+        if all(node in instances for node in node_request.nodes)
+    }
 
 
 def _shared_batch(node_requests: Sequence[NodeRequest]) -> Batch:

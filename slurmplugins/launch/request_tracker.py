@@ -175,40 +175,29 @@ class JobTracker:
         served_nodes: list[NodeName] = []
         surplus_ids: list[str] = []
         for request_result in request_results:
+            request, freed_nodes = request_result.request, request_result.freed_nodes
             if request_result.is_complete:
-                nodes = [
-                    n
-                    for n in self._decider.nodes(request_result.request)
-                    if n not in self._served_nodes
-                ]
+                nodes = [n for n in self._decider.nodes(request) if n not in self._served_nodes]
                 self._served_nodes.update(nodes)
                 served_nodes += nodes
                 assignments += [self._assignments[n] for n in nodes if n in self._assignments]
                 continue
             freed_assignments = {
-                n: self._assignments.pop(n)
-                for n in request_result.freed_nodes
-                if n in self._assignments
+                n: self._assignments.pop(n) for n in freed_nodes if n in self._assignments
             }
             surplus_ids += [item.instance_id for item in freed_assignments.values()]
-            failure = (known_failures or {}).get(request_result.request) or self._failure(
-                request_result.request
-            )
-            failed_outcomes = (
-                self._outcomes[node]
-                for node in request_result.freed_nodes
-                if node in self._outcomes
-            )
-            terminated_nodes = freed_assignments.keys() | {
-                node for outcome in failed_outcomes for node in outcome.terminated_nodes
-            }
             failures += _failures_by_job(
-                self._job_requests[request_result.request],
-                request_result.freed_nodes,
-                failure,
-                terminated_nodes,
+                self._job_requests[request],
+                freed_nodes,
+                (known_failures or {}).get(request) or self._failure(request),
+                freed_assignments.keys() | self._terminated_nodes(freed_nodes),
             )
         return JobResults(tuple(assignments), tuple(failures), tuple(served_nodes)), surplus_ids
+
+    def _terminated_nodes(self, nodes: Iterable[NodeName]) -> set[NodeName]:
+        """Return the nodes that had an instance for a while."""
+        outcomes = (self._outcomes[node] for node in nodes if node in self._outcomes)
+        return {node for outcome in outcomes for node in outcome.terminated_nodes}
 
     def _failure(self, request: RequestId) -> Failure:
         """Return one failure with the gravest reason and every offering's message."""

@@ -5,7 +5,7 @@ Modules that are needed only after the call of EC2 are imported then: the call s
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from slurmplugins.errors import CloudError, SlurmError, SlurmUnreachable, StateError
@@ -20,7 +20,7 @@ from slurmplugins.system.log_events import LogEvent
 from slurmplugins.system.retry import doubling, jittered, retry
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
     from slurmplugins.execution.engine import Engine
     from slurmplugins.model.hostlist import NodeName
@@ -54,7 +54,7 @@ def claim(
     Another process may claim nodes only to resolve an earlier launch. This waits for those, up to
     RESOLVING_WAIT seconds. Returns the claimed nodes. Raises StateError.
     """
-    requested_nodes = [node for job_request in job_requests for node in job_request.nodes]
+    requested_nodes = tuple(_nodes(job_requests))
     deadline = engine.clock.monotonic() + RESOLVING_WAIT
     resolving_nodes: set[NodeName] = set()
 
@@ -94,8 +94,6 @@ def make_plan(
     """
     queue_seconds = _queue_seconds(engine, job_requests)
     _resolve_launches(engine, process_id, claimed_nodes, deadline)
-    from slurmplugins.power_save import planner
-
     plan, job_requests = _first_plan(engine, process_id, job_requests, queue_seconds)
     node_by_name: dict[NodeName, Node] = {}
     failures: list[Failure] = []
@@ -103,45 +101,63 @@ def make_plan(
     slurm_silent = False
     while True:
         slurm_silent = slurm_silent or not _read_nodes(engine, plan, node_by_name)
-        awaited_requests, lost_failures = (
-            _without_replacement(job_requests, plan)
-            if slurm_silent
-            else planner.still_awaited(job_requests, plan, node_by_name)
-        )
-        refusals = all_or_nothing.spreading_failures(job_requests, plan.failures)
-        failed_requests = all_or_nothing.failures_by_request(
-            job_requests, [*lost_failures, *refusals]
-        )
-        remaining = all_or_nothing.drop_failed(awaited_requests, failed_requests)
-        if remaining == tuple(job_requests):
+        check = _check_requests(job_requests, plan, None if slurm_silent else node_by_name)
+        if check.remaining == tuple(job_requests):
             break
-        failed_parts = [
-            job_request
-            for job_request in job_requests
-            if all_or_nothing.request_id(job_request) in failed_requests
-        ]
-        kept_nodes = {
-            node for job_request in (*remaining, *failed_parts) for node in job_request.nodes
-        }
+        kept_nodes = frozenset(_nodes((*check.remaining, *check.failed)))
         release(
             engine,
             process_id,
-            [
-                node
-                for job_request in job_requests
-                for node in job_request.nodes
-                if node not in kept_nodes
-            ],
+            [node for node in _nodes(job_requests) if node not in kept_nodes],
         )
-        job_requests, dropped, failures = (
-            remaining,
-            [*dropped, *failed_parts],
-            [*failures, *lost_failures, *refusals],
-        )
+        dropped += check.failed
+        failures += check.failures
+        job_requests = check.remaining
         plan = _plan_from_fresh_list(engine, process_id, job_requests, queue_seconds)
     return replace(
         plan, failures=(*failures, *plan.failures), job_requests=(*job_requests, *dropped)
     )
+
+
+@dataclass(frozen=True, slots=True)
+class _RequestCheck:
+    """The requests that go on, and those that fail as a whole."""
+
+    remaining: tuple[JobRequest, ...]
+    failed: tuple[JobRequest, ...]
+    failures: tuple[Failure, ...]
+
+
+def _check_requests(
+    job_requests: Sequence[JobRequest],
+    plan: ResumePlan,
+    node_by_name: Mapping[NodeName, Node] | None,
+) -> _RequestCheck:
+    """Check which requests Slurm still awaits, and which have failed parts.
+
+    `node_by_name` is Slurm's answer about the plan's nodes, or None if slurmctld is silent.
+    """
+    from slurmplugins.power_save import planner
+
+    awaited_requests, lost_failures = (
+        _without_replacement(job_requests, plan)
+        if node_by_name is None
+        else planner.still_awaited(job_requests, plan, node_by_name)
+    )
+    failures = (*lost_failures, *all_or_nothing.spreading_failures(job_requests, plan.failures))
+    failed_requests = all_or_nothing.failures_by_request(job_requests, failures)
+    failed = tuple(
+        job_request
+        for job_request in job_requests
+        if all_or_nothing.request_id(job_request) in failed_requests
+    )
+    remaining = all_or_nothing.drop_failed(awaited_requests, failed_requests)
+    return _RequestCheck(remaining, failed, failures)
+
+
+def _nodes(job_requests: Iterable[JobRequest]) -> Iterator[NodeName]:
+    for job_request in job_requests:
+        yield from job_request.nodes
 
 
 def _first_plan(

@@ -189,41 +189,11 @@ class JournalReplay:
 
     def view(self, is_live: Callable[[str], bool]) -> JournalView:
         """Return the view. `is_live` tells whether a process is live."""
-        process_ids = self._claims_by_process.keys() | self._resolving_by_process.keys()
-        nodes_by_process = {
-            process_id: self.claimed_by(process_id)
-            for process_id in process_ids
-            if is_live(process_id)
-        }
-        last_calls = [
-            calls[-1]
-            for calls in self._unanswered_calls.values()
-            if calls and self._recent(calls[-1][0])
-        ]
-        # A live process that has released a launch's nodes does not wait for its answer any more.
-        awaiting_reply = {
-            request.attempt
-            for record, request in last_calls
-            if nodes_by_process.get(str(record.get("run")), frozenset()).issuperset(request.nodes)
-        }
-        unresolved_calls = [item for item in last_calls if item[1].attempt not in awaiting_reply]
-        repeatable = tuple(request for record, request in unresolved_calls if is_repeatable(record))
-        self._unreadable_lines = [
-            item for item in self._unreadable_lines if self._still_listed(item[0])
-        ]
+        self._drop_old_records()
+        nodes_by_process = self._live_claims(is_live)
+        awaiting_reply, unresolved_calls = self._open_calls(nodes_by_process)
         unreadable_claimed, unreadable_unresolved = self._unreadable_nodes(is_live)
-        self._launches = [item for item in self._launches if self._recent(item[0])]
-        self._recent_claims = [item for item in self._recent_claims if self._recent(item[0])]
-        recent_assignments = {
-            assignment.instance_id: assignment
-            for _, launch_assignments in self._launches
-            for assignment in launch_assignments
-        }
-        recent_launches = {
-            instance_id: assignment
-            for instance_id, assignment in recent_assignments.items()
-            if instance_id not in self._termination_causes
-        }
+        recent_launches, recent_terminations = self._recent_assignments()
         return JournalView(
             claimed_nodes=unreadable_claimed.union(*nodes_by_process.values()),
             claimed_to_resolve=frozenset().union(
@@ -232,14 +202,12 @@ class JournalReplay:
             unresolved_nodes=unreadable_unresolved.union(
                 node for _, request in unresolved_calls for node in request.nodes
             ),
-            unresolved_launches=repeatable,
-            awaiting_reply=frozenset(awaiting_reply),
+            unresolved_launches=tuple(
+                request for record, request in unresolved_calls if is_repeatable(record)
+            ),
+            awaiting_reply=awaiting_reply,
             recent_launches=recent_launches,
-            recent_terminations={
-                instance_id: assignment
-                for instance_id, assignment in recent_assignments.items()
-                if instance_id in self._termination_causes
-            },
+            recent_terminations=recent_terminations,
             termination_causes=dict(self._termination_causes),
             powered_down_ids=frozenset(self._powered_down_ids),
             former_nodes={
@@ -253,6 +221,55 @@ class JournalReplay:
             recent_unreadable_ids=self._unreadable_ids(self._recent),
             launch_times=dict(self._launch_times),
         )
+
+    def _drop_old_records(self) -> None:
+        """Drop the records of which no view tells any more."""
+        self._unreadable_lines = [
+            item for item in self._unreadable_lines if self._still_listed(item[0])
+        ]
+        self._launches = [item for item in self._launches if self._recent(item[0])]
+        self._recent_claims = [item for item in self._recent_claims if self._recent(item[0])]
+
+    def _live_claims(self, is_live: Callable[[str], bool]) -> dict[str, frozenset[NodeName]]:
+        """Return the claimed nodes by live process."""
+        process_ids = self._claims_by_process.keys() | self._resolving_by_process.keys()
+        return {
+            process_id: self.claimed_by(process_id)
+            for process_id in process_ids
+            if is_live(process_id)
+        }
+
+    def _open_calls(
+        self, nodes_by_process: Mapping[str, frozenset[NodeName]]
+    ) -> tuple[frozenset[str], list[tuple[Record, LaunchRequest]]]:
+        """Return the launches with a live process, and the other recent calls.
+
+        The former are the ids of launches whose answer a live process waits for.
+        A live process that has released a launch's nodes does not wait for its answer any more.
+        """
+        last_calls = [
+            calls[-1]
+            for calls in self._unanswered_calls.values()
+            if calls and self._recent(calls[-1][0])
+        ]
+        awaiting_reply = frozenset(
+            request.attempt
+            for record, request in last_calls
+            if nodes_by_process.get(str(record.get("run")), frozenset()).issuperset(request.nodes)
+        )
+        return awaiting_reply, [
+            item for item in last_calls if item[1].attempt not in awaiting_reply
+        ]
+
+    def _recent_assignments(self) -> tuple[dict[str, Assignment], dict[str, Assignment]]:
+        """Return recent launches, and recent ones that we decided to terminate."""
+        launched: dict[str, Assignment] = {}
+        terminated: dict[str, Assignment] = {}
+        for _, assignments in self._launches:
+            for item in assignments:
+                is_terminated = item.instance_id in self._termination_causes
+                (terminated if is_terminated else launched)[item.instance_id] = item
+        return launched, terminated
 
     def _unreadable_ids(self, is_counted: Callable[[Record], bool]) -> frozenset[str]:
         """Return instances of unreadable lines whose termination is not decided.

@@ -101,47 +101,78 @@ def segment(
     instances that began before it are matched.
     """
     rules = Rules(policy or Policy(), cost_policy or CostPolicy())
-    attempts = with_resizes(attempts)
-    use = rack_use(attempts, racks, window, now)
-    instances = billed_lives(instances, use.attempts, now)
-    reach = max(window.until, matched_until or 0)
-    match, runaway_ends = _matched(use, instances, shapes, Window(window.since, reach), now)
-    if runaway_ends:
-        attempts = with_ends(attempts, runaway_ends)
-        use = rack_use(attempts, racks, window, now)
-    book, resources = paid_in_advance(book, instances, rules.billing, window)
+    reach = Window(window.since, max(window.until, matched_until or 0))
+    work = _work(
+        with_resizes(attempts), instances, shapes, racks, window=window, reach=reach, now=now
+    )
+    book, resources = paid_in_advance(book, work.instances, rules.billing, window)
     if infrastructure is not None:
-        resources += storage.resources(infrastructure, instances, window, metrics)
-    items = (
-        *_instance_parts(instances, match, book, window, rules),
-        *_rack_parts(use, with_rates(book, racks, window), window, rules),
+        resources += storage.resources(infrastructure, work.instances, window, metrics)
+    parts = (
+        *_instance_parts(work.instances, work.match, book, window, rules),
+        *_rack_parts(work.use, with_rates(book, racks, window), window, rules),
         *(resource.parts for resource in resources),
     )
-    all_items = (*instances, *use.nodes, *(resource.instance for resource in resources))
-    by_id = {item.instance_id: item for item in all_items}
-    visible = [item for item in items if item.is_visible(rules.payers)]
-    attempts_in_window = [item for item in use.attempts if _overlaps(item, window, now)]
-    without_cost = _without_cost(attempts_in_window, frozenset(match.without_instance))
+    all_instances = (
+        *work.instances,
+        *work.use.nodes,
+        *(resource.instance for resource in resources),
+    )
+    by_id = {item.instance_id: item for item in all_instances}
+    visible = [item for item in parts if item.is_visible(rules.payers)]
+    in_window = [item for item in work.use.attempts if _overlaps(item, window, now)]
+    without_cost = _without_cost(in_window, frozenset(work.match.without_instance))
     return Segment(
         window=window,
-        parts=items,
-        instances={item.instance_id: by_id[item.instance_id] for item in items},
-        attempts={attempt.key: attempt for attempt in attempts},
+        parts=parts,
+        instances={item.instance_id: by_id[item.instance_id] for item in parts},
+        attempts={attempt.key: attempt for attempt in work.attempts},
         cost_policy=rules.payers,
         set_aside=tuple(set_aside),
         jobs_without_cost=tuple(dict.fromkeys(name for names in without_cost for name in names)),
         notes=(
             *notes.set_aside_notes(set_aside),
             *disagreements,
-            *notes.instance_notes(visible, by_id, match, window),
-            *notes.runaways(attempts_in_window, runaway_ends),
-            *notes.rack_notes(use.without_shape),
+            *notes.instance_notes(visible, by_id, work.match, window),
+            *notes.runaways(in_window, work.runaway_ends),
+            *notes.rack_notes(work.use.without_shape),
             *notes.resource_notes(resources),
             *notes.start_bound(visible, by_id, window.since),
-            *notes.attempt_notes(attempts, *without_cost),
+            *notes.attempt_notes(work.attempts, *without_cost),
         ),
         first_cost=window.since,
     )
+
+
+@dataclass(frozen=True, slots=True)
+class _Work:
+    """Attempts, with the racks and the instances that they ran on."""
+
+    attempts: Sequence[Attempt]
+    use: RackUse
+    instances: Sequence[Instance]
+    match: InstanceMatch
+    runaway_ends: Mapping[int, int]
+
+
+def _work(
+    attempts: Sequence[Attempt],
+    instances: Sequence[Instance],
+    shapes: Mapping[str, Shape],
+    racks: Mapping[str, RackNode],
+    *,
+    window: Window,
+    reach: Window,
+    now: int,
+) -> _Work:
+    """Match attempts with racks and instances, up to the end of `reach`."""
+    use = rack_use(attempts, racks, window, now)
+    lives = billed_lives(instances, use.attempts, now)
+    match, runaway_ends = _matched(use, lives, shapes, reach, now)
+    if runaway_ends:
+        attempts = with_ends(attempts, runaway_ends)
+        use = rack_use(attempts, racks, window, now)
+    return _Work(attempts, use, lives, match, runaway_ends)
 
 
 @dataclass(frozen=True, slots=True)

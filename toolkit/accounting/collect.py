@@ -22,6 +22,7 @@ from toolkit.accounting.cost_policy import CostPolicy
 from toolkit.accounting.metrics import LOOK_BACK, NO_METRICS, Metrics
 from toolkit.accounting.money import SECONDS_PER_HOUR
 from toolkit.accounting.node_instances import LONGEST_LOOK_BACK
+from toolkit.accounting.node_shapes import shapes, with_shapes
 from toolkit.accounting.racks import with_site_nodes
 from toolkit.accounting.records import Buckets, RecordsInS3, with_newer
 from toolkit.accounting.segments import report_of
@@ -179,24 +180,10 @@ def segment_of(
 
 def gather(sources: Sources, window: Window, now: int, token: str) -> Facts:
     """Read the facts of a window. Raises as `collect` does."""
-    records = sources.records or RecordsInS3(
-        Buckets(sources.s3, sources.bucket, sources.records_bucket)
-    )
-    content = recorded_instances.read(
-        records,
-        Buckets(sources.s3, sources.bucket, sources.records_bucket),
-        sources.ec2,
-        sources.cluster,
-        (window.since, window.until),
-        now=now,
-        trail=sources.trail,
-    )
-    slurm = _slurm_instances(sources, content.instances, window)
-    joined = instance_sources.joined(
-        content.instances, slurm.instances, window=window, trail=sources.trail
-    )
-    instances = with_static_nodes(joined.instances, sources.static_nodes)
-    charged = [instance for instance in instances if overlaps(instance, window)]
+    buckets = Buckets(sources.s3, sources.bucket, sources.records_bucket)
+    records = sources.records or RecordsInS3(buckets)
+    lives = _lives(sources, records, buckets, window, now)
+    charged = [instance for instance in lives.instances if overlaps(instance, window)]
     first_launch = min((instance.launched for instance in charged), default=None)
     jobs = _attempts(sources, records, look_back(charged, window), window.until, token)
     since = begun(first_launch, sources, window).since
@@ -208,29 +195,60 @@ def gather(sources: Sources, window: Window, now: int, token: str) -> Facts:
         records, sources.ec2, sources.region, spot, priced
     )
     metrics, damaged_metrics = _metrics(sources, records, since, window.until)
-    racks = _racks(sources, jobs.attempts, instances, now)
+    racks = _racks(sources, jobs.attempts, lives.instances, now)
     nodes = _nodes(sources, racks, charged, catalogue)
     return Facts(
         attempts=jobs.attempts,
-        instances=tuple(instances),
-        shapes=shapes(instances, nodes, catalogue),
+        instances=lives.instances,
+        shapes=shapes(lives.instances, nodes, catalogue),
         book=PriceBook(sources.region, catalogue, history, sources.contracts, sources.imported),
         racks=with_shapes(racks, nodes),
         metrics=metrics,
         set_aside=(
-            *content.set_aside,
-            *slurm.set_aside,
+            *lives.set_aside,
             *jobs.set_aside,
             *damaged_prices,
             *damaged_metrics,
             *(sources.trail.set_aside if sources.trail else ()),
         ),
         disagreements=(
-            *content.disagreements,
-            *joined.disagreements,
+            *lives.disagreements,
             *jobs.notes,
             *notes.unrated_racks(racks.keys() - sources.racks.keys()),
         ),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Lives:
+    """The lifetimes of all instances, and what is doubtful about them."""
+
+    instances: tuple[Instance, ...]
+    set_aside: tuple[SetAside, ...]
+    disagreements: tuple[str, ...]
+
+
+def _lives(
+    sources: Sources, records: Records, buckets: Buckets, window: Window, now: int
+) -> _Lives:
+    """Return the instances of the records, EC2 and Slurm."""
+    content = recorded_instances.read(
+        records,
+        buckets,
+        sources.ec2,
+        sources.cluster,
+        (window.since, window.until),
+        now=now,
+        trail=sources.trail,
+    )
+    slurm = _slurm_instances(sources, content.instances, window)
+    joined = instance_sources.joined(
+        content.instances, slurm.instances, window=window, trail=sources.trail
+    )
+    return _Lives(
+        tuple(with_static_nodes(joined.instances, sources.static_nodes)),
+        (*content.set_aside, *slurm.set_aside),
+        (*content.disagreements, *joined.disagreements),
     )
 
 
@@ -243,22 +261,6 @@ def _racks(
     # A node that cluster.yaml has no more may have had an instance.
     own_nodes = sources.own_nodes | {instance.node for instance in instances}
     return with_site_nodes(sources.racks, attempts, own_nodes, now)
-
-
-def with_shapes(racks: Mapping[str, RackNode], nodes: Iterable[NodeInfo]) -> dict[str, RackNode]:
-    """Return the racks' nodes, each with a shape.
-
-    A node without one in cluster.yaml has Slurm's figures of today.
-    """
-    node_by_name = {node.name: node for node in nodes}
-    return {
-        name: replace(rack, shape=rack.shape or _shape(node_by_name.get(name)))
-        for name, rack in racks.items()
-    }
-
-
-def _shape(node: NodeInfo | None) -> Shape | None:
-    return None if node is None else Shape(node.cpus, node.memory_mib, node.gpus)
 
 
 @dataclass(frozen=True, slots=True)
@@ -352,27 +354,6 @@ def _nodes(
         return slurm_nodes.read_nodes(sources.runner)
     except NO_ANSWER:
         return ()  # the note on such an instance says that its size is unknown
-
-
-def shapes(
-    instances: Iterable[Instance], nodes: Iterable[NodeInfo], catalogue: Catalogue
-) -> Mapping[str, Shape]:
-    """Return each instance's shape, by instance id.
-
-    It is the size of its type, which never changes, unlike its node's shape. Slurm's
-    figures serve for a type that the catalogue lacks. They must be of a node that has an
-    instance of that type today.
-    """
-    node_by_name = {node.name: node for node in nodes}
-    shapes_by_id = {}
-    for instance in instances:
-        shape = catalogue.shapes.get(instance.instance_type)
-        node = node_by_name.get(instance.node)
-        if shape is None and node is not None and node.instance_type == instance.instance_type:
-            shape = Shape(node.cpus, node.memory_mib, node.gpus)
-        if shape is not None:
-            shapes_by_id[instance.instance_id] = shape
-    return shapes_by_id
 
 
 def with_static_nodes(

@@ -70,11 +70,6 @@ def day_parts(spans: Sequence[PriceSpan]) -> tuple[DayPart, ...]:
     )
 
 
-def day_costs(spans: Sequence[PriceSpan], gross: int, refund: int) -> tuple[DayCost, ...]:
-    """Return the costs of the days, which sum to `gross + refund`."""
-    return day_costs_of(day_parts(spans), gross, refund)
-
-
 def day_costs_of(parts: Sequence[DayPart], gross: int, refund: int) -> tuple[DayCost, ...]:
     """Divide an instance's cost over its days."""
     if not parts:

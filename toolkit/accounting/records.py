@@ -308,12 +308,9 @@ def parse_page(key: RecordKey, body: bytes) -> Page | None:
     return page
 
 
-def attempts_of(pages: Iterable[Page], *, cluster: str = "") -> SacctContent:
-    """Return the attempts of pages.
-
-    Rows of other clusters are set aside, if the cluster is given.
-    """
-    return with_newer(*_parsed(pages, cluster))
+def attempts_of(pages: Iterable[Page]) -> SacctContent:
+    """Return the attempts of pages, of any cluster."""
+    return with_newer(*_parsed(pages, ""))
 
 
 def _parsed(pages: Iterable[Page], cluster: str) -> Iterator[SacctContent]:

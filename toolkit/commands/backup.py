@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from toolkit.config import ClusterConfig
+    from toolkit.deploy.backup_restore import RestorePlan
 
 
 @click.group("backup", cls=SuggestingGroup)
@@ -120,7 +121,6 @@ def restore(
     from toolkit.deploy.backup_store import BackupStore
     from toolkit.deploy.head import Head
     from toolkit.deploy.session import connected
-    from toolkit.errors import BackupUnusable, NotConfirmed
     from toolkit.output import reporter
 
     config, report = load(config_path), reporter()
@@ -132,16 +132,7 @@ def restore(
         if dry_run:
             click.echo(plan.text())
             return
-        if plan.problems:
-            raise BackupUnusable(
-                f"backup {plan.backup} can't be restored here: {'; '.join(plan.problems)};"
-                " nothing was changed"
-            )
-        if not yes:
-            raise NotConfirmed(
-                f"this replaces data of cluster {config.cluster}:\n{plan.text()}",
-                next_step="confirm with --yes",
-            )
+        _check_restore(plan, config.cluster, yes=yes)
         before = ""
         if not (no_backup or plan.resumed):
             with report.phase("Taking a backup of what is there") as phase:
@@ -151,3 +142,19 @@ def restore(
     click.echo(f"restored {plan.backup}")
     if before:
         click.echo(f"backup {before} has what was there before")
+
+
+def _check_restore(plan: RestorePlan, cluster: str, *, yes: bool) -> None:
+    """Raise BackupUnusable if the plan has problems, and NotConfirmed without --yes."""
+    from toolkit.errors import BackupUnusable, NotConfirmed
+
+    if plan.problems:
+        raise BackupUnusable(
+            f"backup {plan.backup} can't be restored here: {'; '.join(plan.problems)};"
+            " nothing was changed"
+        )
+    if not yes:
+        raise NotConfirmed(
+            f"this replaces data of cluster {cluster}:\n{plan.text()}",
+            next_step="confirm with --yes",
+        )

@@ -24,7 +24,7 @@ def command() -> None:
 @click.option(
     "--overlap",
     type=click.IntRange(0, 86_400),
-    default=120,
+    default=120,  # twice the life of a credential: DEFAULT_TTL in auth/slurm, 60 s
     show_default=True,
     metavar="SECONDS",
     help="How long the old key is accepted after it has signed for the last time.",

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import getpass
 import os
-import shlex
 import shutil
 from contextlib import contextmanager
+from dataclasses import KW_ONLY, dataclass
 from typing import TYPE_CHECKING
 
 import click
@@ -14,12 +14,13 @@ import click
 from toolkit.commands.options import config_option, dry_run_option, json_option, load
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
     from pathlib import Path
 
+    from toolkit.commands.submit_report import Checked
     from toolkit.commands.submit_start import ChosenStart
-    from toolkit.lint.finding import Finding
     from toolkit.submit.checks import StopEstimate
+    from toolkit.submit.errors import SubmitRefused
     from toolkit.submit.plan import Plan
     from toolkit.submit.slurm_client import SlurmClient
     from toolkit.submit.staging import ChainedJob, Staging
@@ -136,57 +137,52 @@ def command(
     `sbatch` alone works just as well. Exit code 0: submitted, or --dry-run found no error; 1: an
     error was found, or Slurm refused; 2: wrong usage.
     """
-    from toolkit.commands.submit_start import chosen_start
-    from toolkit.lint.finding import Severity
-    from toolkit.quote.request import read_request
-    from toolkit.submit import checks, plan, staging as stages
-    from toolkit.submit.errors import SubmitRefused
+    from toolkit.commands.submit_report import report
 
     if cheapest and by_text is None:
         raise click.UsageError("--cheapest needs --by TIME: until when may the job run?")
-    options, script, arguments = split_words(words)
+    words_of_sbatch = split_words(words)
     staging = _staging(stage_in, results, racks, cloud)
-    stop = checks.StopEstimate.from_size(checkpoint_gib, write_gib_s) if checkpoint_gib else None
-    environment = _environment(user)
+    stop = _stop_of_size(checkpoint_gib, write_gib_s)
+    request = _Request(*words_of_sbatch, user, _environment(user), container, staging, stop)
     with _slurm(config_path, user) as slurm:
-        text = slurm.read_script(script)
-        request = read_request(text, script, options, environment) if by_text else None
-        copies = _copy_seconds(staging, slurm, stage_time) if by_text else 0
-        start = chosen_start(
-            config_path, request, by_text or "", cheapest=cheapest, copy_seconds=copies
-        )
-        submission = plan.plan(
-            options,
-            script,
-            arguments,
-            text=text,
-            environment=environment,
-            container=container,
-            more=stages.DATA_IS_IN_S3 if staging.folders else (),
-            chosen=tuple(start.options) if start else (),
-        )
-        staging = _with_partitions(staging, submission)
-        user_name = user or getpass.getuser()
-        if stop is None and (measured_run := slurm.measured_stop(text, arguments)):
-            stop = checks.StopEstimate.from_run(measured_run)
-        findings = checks.findings(submission, text, slurm, user=user_name, stop=stop)
-        if staging:
-            findings += tuple(stages.findings(submission, staging, slurm, environment))
-        errors = [finding for finding in findings if finding.severity is Severity.ERROR]
-        refused = bool(errors) and not force
-        chain = (
-            stages.planned_chain(submission, staging, environment)
-            if dry_run or refused
-            else stages.submit_chain(submission, staging, slurm, environment)
-        )
-    submitted = not (dry_run or refused)
-    _report(submission, findings, stop, chain, start, submitted=submitted, as_json=as_json)
+        text = slurm.read_script(request.script)
+        start = None
+        if by_text:
+            wanted = _Start(by_text, stage_time, cheapest=cheapest)
+            start = _chosen_start(config_path, request, text, wanted, slurm)
+        checked = _checked(request, text, start, slurm)
+        refused = bool(checked.errors) and not force
+        submitted = not (dry_run or refused)
+        chain = _chain(checked, request, slurm, submitted=submitted)
+    report(checked, chain, submitted=submitted, as_json=as_json)
     if refused and not dry_run:
-        count = f"{len(errors)} error{'s' if len(errors) > 1 else ''}"
-        raise SubmitRefused(
-            f"not submitted: {count}", next_step="mend the errors above, or submit with --force"
-        )
+        raise _refusal(len(checked.errors))
     return 1 if refused else 0
+
+
+@dataclass(frozen=True, slots=True)
+class _Request:
+    """The words of the command line."""
+
+    options: tuple[str, ...]
+    script: str
+    arguments: tuple[str, ...]
+    user: str | None
+    environment: Mapping[str, str]
+    container: str
+    staging: Staging
+    stop: StopEstimate | None  # by the size that was given
+
+
+@dataclass(frozen=True, slots=True)
+class _Start:
+    """The words about a job's start and end."""
+
+    by_text: str
+    stage_time: int | None
+    _: KW_ONLY
+    cheapest: bool
 
 
 def split_words(words: tuple[str, ...]) -> tuple[tuple[str, ...], str, tuple[str, ...]]:
@@ -242,6 +238,74 @@ def _with_partitions(staging: Staging, submission: Plan) -> Staging:
         raise click.UsageError(str(error)) from error
 
 
+def _stop_of_size(gib: float | None, gib_per_second: float) -> StopEstimate | None:
+    from toolkit.submit.checks import StopEstimate
+
+    return StopEstimate.from_size(gib, gib_per_second) if gib else None
+
+
+def _chosen_start(
+    config_path: Path | None, request: _Request, text: str, wanted: _Start, slurm: SlurmClient
+) -> ChosenStart:
+    from toolkit.commands.submit_start import chosen_start
+    from toolkit.quote.request import read_request
+
+    job_request = read_request(text, request.script, request.options, request.environment)
+    copies = _copy_seconds(request.staging, slurm, wanted.stage_time)
+    return chosen_start(
+        config_path, job_request, wanted.by_text, cheapest=wanted.cheapest, copy_seconds=copies
+    )
+
+
+def _checked(
+    request: _Request, text: str, start: ChosenStart | None, slurm: SlurmClient
+) -> Checked:
+    """Plan the submission of a script's text, and check it."""
+    from toolkit.commands.submit_report import Checked
+    from toolkit.submit import checks, plan, staging as stages
+
+    submission = plan.plan(
+        request.options,
+        request.script,
+        request.arguments,
+        text=text,
+        environment=request.environment,
+        container=request.container,
+        more=stages.DATA_IS_IN_S3 if request.staging.folders else (),
+        chosen=tuple(start.options) if start else (),
+    )
+    staging = _with_partitions(request.staging, submission)
+    user_name = request.user or getpass.getuser()
+    stop = request.stop
+    if stop is None and (measured_run := slurm.measured_stop(text, request.arguments)):
+        stop = checks.StopEstimate.from_run(measured_run)
+    findings = checks.findings(submission, text, slurm, user=user_name, stop=stop)
+    if staging:
+        findings += tuple(stages.findings(submission, staging, slurm, request.environment))
+    return Checked(submission, staging, start, stop, findings)
+
+
+def _chain(
+    checked: Checked, request: _Request, slurm: SlurmClient, *, submitted: bool
+) -> tuple[ChainedJob, ...]:
+    """Submit the job with its copies; or return what would be submitted."""
+    from toolkit.submit import staging as stages
+
+    submission, staging = checked.submission, checked.staging
+    if submitted:
+        return stages.submit_chain(submission, staging, slurm, request.environment)
+    return stages.planned_chain(submission, staging, request.environment)
+
+
+def _refusal(errors: int) -> SubmitRefused:
+    from toolkit.submit.errors import SubmitRefused
+
+    return SubmitRefused(
+        f"not submitted: {errors} error{'s' if errors > 1 else ''}",
+        next_step="mend the errors above, or submit with --force",
+    )
+
+
 def _environment(user: str | None) -> dict[str, str]:
     """Return the environment that sbatch sees.
 
@@ -265,46 +329,3 @@ def _slurm(config_path: Path | None, user: str | None) -> Iterator[SlurmClient]:
     config = load(config_path)
     with connected(config) as clients:
         yield SlurmClient(UserRunner(Head(clients, config), user))
-
-
-def _report(
-    submission: Plan,
-    findings: tuple[Finding, ...],
-    stop: StopEstimate | None,
-    chain: tuple[ChainedJob, ...],
-    start: ChosenStart | None,
-    *,
-    submitted: bool,
-    as_json: bool,
-) -> None:
-    from pathlib import Path
-
-    from toolkit.commands.lint import print_findings
-    from toolkit.output import plain, print_json
-    from toolkit.submit import checks
-
-    if as_json:
-        output = {
-            "argv": submission.call,
-            "added": submission.added,
-            "findings": findings,
-            "job": next(item.job for item in chain if item.role == "job") if submitted else None,
-            "chain": chain if len(chain) > 1 else (),
-        }
-        stop_facts = {"seconds": stop.forecast.seconds, "source": stop.source} if stop else None
-        print_json(output | {"stop": stop_facts, "start": start.as_json() if start else None})
-        return
-    print_findings(Path(submission.script), findings)
-    if stop is None:
-        click.echo(checks.UNKNOWN_STOP)
-    elif stop.forecast.problem() is None:
-        click.echo(plain(str(stop)))
-    for line in start.lines() if start else ():
-        click.echo(plain(line))
-    for addition in submission.added:
-        click.echo(plain(f"added {addition.option}: {addition.why}"))
-    for item in chain:
-        click.echo(plain(f"$ {shlex.join(item.argv)}"))
-        if submitted:
-            role = "" if item.role == "job" else f"{item.role}: "
-            click.echo(f"{role}job {item.job}")

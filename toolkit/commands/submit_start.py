@@ -88,21 +88,19 @@ class ChosenStart:
 
 def chosen_start(
     config_path: Path | None,
-    request: JobRequest | None,
+    request: JobRequest,
     by_text: str,
     *,
     cheapest: bool,
     copy_seconds: int = 0,
-) -> ChosenStart | None:
+) -> ChosenStart:
     """Return the deadline, with the cheapest start before it.
 
-    The job can't start before its data is copied. None without a request. Raises QuoteError.
+    The job can't start before its data is copied. Raises QuoteError.
     """
     from toolkit.quote import cheapest_start, offers
     from toolkit.quote.errors import BadRequest
 
-    if request is None:
-        return None
     if request.begin:
         raise BadRequest(
             f"the job has a start already: --begin={request.begin}",

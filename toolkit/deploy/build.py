@@ -18,7 +18,7 @@ from toolkit.deploy import images, names
 from toolkit.deploy.boot_progress import BootStatus
 from toolkit.deploy.instances import NOT_TERMINATING
 from toolkit.deploy.session import error_code
-from toolkit.deploy.stack import builder_script
+from toolkit.deploy.user_data import builder_script
 from toolkit.errors import ImageBuildFailed
 from toolkit.polling import Wait
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 from toolkit.deploy import names
 from toolkit.deploy.bundle import image_bundle
 from toolkit.deploy.instances import tag_values
-from toolkit.deploy.stack import builder_script
+from toolkit.deploy.user_data import builder_script
 from toolkit.errors import BaseImageMissing
 from toolkit.render import image_vars
 from toolkit.render.playbook_vars import has_jobscripts

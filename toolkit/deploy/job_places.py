@@ -10,6 +10,11 @@ if TYPE_CHECKING:
     from toolkit.config import ClusterConfig
 
 
+def jobs_use_s3(config: ClusterConfig) -> bool:
+    """Return whether jobs keep datasets or checkpoints in S3."""
+    return config.data.in_s3 or config.training.checkpoints is not None
+
+
 def places_in_s3(config: ClusterConfig, bucket: str) -> dict[str, tuple[str, str] | None]:
     """Return the places of jobs' data in S3.
 

@@ -40,8 +40,6 @@ PROGRAM: Final = "/opt/slurm-toolkit/bin/slurm-key"
 KEY_BYTES: Final = 48
 ID_BYTES: Final = 8
 TAKE_SECONDS: Final = 300.0
-OVERLAP_SECONDS: Final = 120.0
-"""Twice the life of a credential (DEFAULT_TTL, 60 s, in auth/slurm)."""
 MOST_NAMED: Final = 10
 
 

@@ -10,13 +10,11 @@ from slurmplugins.cloud import tags
 from slurmplugins.cloud.metrics import HEARTBEAT
 from slurmplugins.model import backup, records
 from slurmplugins.model.instance import ROLE_HEAD, ROLE_LOGIN
-from toolkit.deploy import head_volume, names
+from toolkit.deploy import head_volume, names, user_data
 from toolkit.deploy.ingress import STORAGE_GROUP, ingress_rules, site_ingress_rules
-from toolkit.deploy.job_places import places_in_s3
+from toolkit.deploy.job_places import jobs_use_s3, places_in_s3
 from toolkit.deploy.network_cards import NetworkInterface, network_interfaces
-from toolkit.deploy.site_node import site_node_settings
 from toolkit.deploy.templates import render
-from toolkit.errors import DeployError
 from toolkit.render.burst import launch_template
 from toolkit.render.topology import has_topology
 
@@ -24,9 +22,6 @@ if TYPE_CHECKING:
     from toolkit.config import ClusterConfig
     from toolkit.deploy.ingress import IngressRule
     from toolkit.deploy.site_node import SiteNode
-
-# EC2's limit for user data, before base64.
-MAX_USER_DATA = 16 * 1024
 
 # The AWS services that instances without internet access need, beside S3.
 ENDPOINT_SERVICES = ("ec2", "secretsmanager", "ssm", "ssmmessages")
@@ -68,73 +63,68 @@ def stack_template(config: ClusterConfig, facts: TemplateFacts) -> str:
     long, or if jobs' data would lie among the cluster's own objects.
     """
     bucket = names.bucket(config, facts.account)
-    scripts = {
-        "head": head_script(config, bucket),
-        "compute": compute_script(config, bucket, facts.site),
-    }
     logins = [name for name in config.login_nodes.names if name not in facts.without_login_nodes]
-    scripts |= {name: login_script(config, bucket, name) for name in logins}
-    _check_sizes(scripts)
-    zones = _zones(config)
     return render(
         "stack.yaml.j2",
         {
             "cluster": config.cluster,
             "region": config.aws.region,
             "site": config.site,
-            "vpc_id": config.network.vpc,
-            "vpc_cidr": config.network.cidr,
-            "zones": zones,
-            "nat_cidr": config.network.nat_subnet,
-            "endpoint_services": [
-                {"id": names.logical_id(service), "name": service}
-                for service in _endpoint_services(config)
-            ],
-            "ingress": _ingress(config),
             "secret_id": names.secret(config),
-            "iam": config.iam,
-            "role_names": {
-                kind: names.role(config, kind)
-                for kind in ("head", "mlflow", "compute", "jobs", ROLE_LOGIN)
-            },
             "login_document": names.login_document(config),
             "read_document": names.read_document(config),
-            "bucket": bucket,
-            "backup_bucket": names.backup_bucket(config, facts.account),
-            "record_prefixes": records.WRITTEN_BY_HEAD,
-            "records_status": records.STATUS,
-            "reads_metrics": head_reads_metrics(config),
-            "backup_prefix": backup.PREFIX,
-            "restore_prefix": backup.RESTORE_PREFIX,
-            "tls_only": tls_only(config),
-            **places_in_s3(config, bucket),
-            "mlflow": config.mlflow.enabled,
+            **_network(config),
+            **_roles(config),
+            **_buckets(config, bucket, facts.account),
             **_monitoring(config),
+            "mlflow": config.mlflow.enabled,
             "shared": config.shared,
-            "head": config.head,
-            "head_volume": head_volume.logical_id(config),
-            "head_volume_device": head_volume.DEVICE,
-            "head_volume_role": head_volume.ROLE,
-            "with_head": facts.with_head and config.site is None,
-            "head_address": config.network.head_address,
-            "head_image": facts.head_image,
-            "head_needs": _head_dependencies(config, zones[0]["subnet"]),
-            "head_tags": _head_tags(facts),
+            "storage_needs": _storage_dependencies(config),
+            **_head(config, facts),
             "login": config.login_nodes,
             "login_nodes": {names.login_node(name): name for name in logins},
             "login_image": facts.login_image,
             "login_tags": _login_tags(facts),
-            "storage_needs": _storage_dependencies(config),
-            "compute_image": facts.compute_image,
-            "instance_types": _instance_types(config),
-            "root_device": facts.root_device,
-            "templates": _launch_templates(config),
-            "topology": has_topology(config),
-            "fabric": any(pool.efa for pool in config.pools.values()),
-            "reservations": _reservations(config),
-            "scripts": scripts,
+            **_compute(config, facts),
+            "scripts": user_data.stack_scripts(config, bucket, logins, facts.site),
         },
     )
+
+
+def _network(config: ClusterConfig) -> dict[str, Any]:
+    return {
+        "vpc_id": config.network.vpc,
+        "vpc_cidr": config.network.cidr,
+        "zones": _zones(config),
+        "nat_cidr": config.network.nat_subnet,
+        "endpoint_services": [
+            {"id": names.logical_id(service), "name": service}
+            for service in _endpoint_services(config)
+        ],
+        "ingress": _ingress(config),
+    }
+
+
+def _roles(config: ClusterConfig) -> dict[str, Any]:
+    kinds = ("head", "mlflow", "compute", "jobs", ROLE_LOGIN)
+    return {
+        "iam": config.iam,
+        "role_names": {kind: names.role(config, kind) for kind in kinds},
+        "reads_metrics": head_reads_metrics(config),
+    }
+
+
+def _buckets(config: ClusterConfig, bucket: str, account: str) -> dict[str, Any]:
+    return {
+        "bucket": bucket,
+        "backup_bucket": names.backup_bucket(config, account),
+        "record_prefixes": records.WRITTEN_BY_HEAD,
+        "records_status": records.STATUS,
+        "backup_prefix": backup.PREFIX,
+        "restore_prefix": backup.RESTORE_PREFIX,
+        "tls_only": tls_only(config),
+        **places_in_s3(config, bucket),
+    }
 
 
 def _monitoring(config: ClusterConfig) -> dict[str, Any]:
@@ -148,13 +138,30 @@ def _monitoring(config: ClusterConfig) -> dict[str, Any]:
     }
 
 
-def _check_sizes(scripts: dict[str, str]) -> None:
-    for kind, script in scripts.items():
-        size = len(script.encode())
-        if size > MAX_USER_DATA:
-            raise DeployError(
-                f"the {kind} node's user data has {size} bytes; EC2 accepts {MAX_USER_DATA}"
-            )
+def _head(config: ClusterConfig, facts: TemplateFacts) -> dict[str, Any]:
+    return {
+        "head": config.head,
+        "head_volume": head_volume.logical_id(config),
+        "head_volume_device": head_volume.DEVICE,
+        "head_volume_role": head_volume.ROLE,
+        "with_head": facts.with_head and config.site is None,
+        "head_address": config.network.head_address,
+        "head_image": facts.head_image,
+        "head_needs": _head_dependencies(config, _zones(config)[0]["subnet"]),
+        "head_tags": _head_tags(facts),
+    }
+
+
+def _compute(config: ClusterConfig, facts: TemplateFacts) -> dict[str, Any]:
+    return {
+        "compute_image": facts.compute_image,
+        "root_device": facts.root_device,
+        "instance_types": _instance_types(config),
+        "templates": _launch_templates(config),
+        "topology": has_topology(config),
+        "fabric": any(pool.efa for pool in config.pools.values()),
+        "reservations": _reservations(config),
+    }
 
 
 def _reservations(config: ClusterConfig) -> list[str]:
@@ -175,99 +182,6 @@ def images_template(config: ClusterConfig, account: str) -> str:
         "role_name": names.builder_role(config),
     }
     return render("images.yaml.j2", context)
-
-
-def head_script(config: ClusterConfig, bucket: str) -> str:
-    """Return the head node's user data.
-
-    Nothing in it changes with a deploy.
-    """
-    boot = boot_settings(config, bucket=bucket, status=names.HEAD_STATUS, playbook="site.yml")
-    return render("user_data_head.sh.j2", {"cluster": config.cluster, "boot": boot})
-
-
-def compute_script(config: ClusterConfig, bucket: str, site: SiteNode | None = None) -> str:
-    """Return a compute node's user data.
-
-    CloudFormation fills in the values that it alone knows.
-    """
-    if site is not None:
-        node = site_node_settings(config, bucket, site)
-        return render("user_data_compute.sh.j2", {"cluster": config.cluster, "node": node})
-    own_settings = {
-        "job_role": "${JobRole.Arn}" if jobs_use_s3(config) else None,
-        "log_group": names.log_group(config) if config.logs.enabled else None,
-    }
-    node = {**_node_settings(config, bucket), **own_settings}
-    return render("user_data_compute.sh.j2", {"cluster": config.cluster, "node": node})
-
-
-def login_script(config: ClusterConfig, bucket: str, name: str) -> str:
-    """Return a login node's user data.
-
-    Nothing in it changes with a setting: EC2 runs it at the first boot alone.
-    """
-    node = {**_node_settings(config, bucket), "login_node": name}
-    return render("user_data_login.sh.j2", {"cluster": config.cluster, "node": node})
-
-
-def _node_settings(config: ClusterConfig, bucket: str) -> dict[str, Any]:
-    return {
-        "cluster": config.cluster,
-        "region": config.aws.region,
-        "endpoint_url": config.aws.endpoint_url,
-        "head_address": str(config.network.head_address),
-        "secret_id": names.secret(config),
-        "shared": {
-            "dns": "${SharedFilesystem.DNSName}",
-            "mount_name": "${SharedFilesystem.LustreMountName}",
-            "path": "/shared",
-        },
-        "bucket": bucket,
-    }
-
-
-def builder_script(config: ClusterConfig, *, bucket: str, image: str, sha: str) -> str:
-    """Return a builder's user data; it names the bundle to use.
-
-    The bundle defines the kind of image. Without a bucket the script is the same at
-    every endpoint: its hash goes into the image's name then.
-    """
-    boot = boot_settings(
-        config,
-        bucket=bucket,
-        status=names.image_status(image),
-        playbook="image.yml",
-        bundle=sha,
-    )
-    if not bucket:
-        boot["endpoint_url"] = None
-    return render("user_data_builder.sh.j2", {"image_name": image, "boot": boot})
-
-
-def boot_settings(
-    config: ClusterConfig,
-    *,
-    bucket: str,
-    status: str,
-    playbook: str,
-    bundle: str = "",
-) -> dict[str, Any]:
-    """Return the values for first_boot.py.j2."""
-    return {
-        "region": config.aws.region,
-        "endpoint_url": config.aws.endpoint_url,
-        "bucket": bucket,
-        "bundle": bundle,
-        "bundle_tag": tags.BUNDLE,
-        "status": status,
-        "playbook": playbook,
-    }
-
-
-def jobs_use_s3(config: ClusterConfig) -> bool:
-    """Return whether jobs keep datasets or checkpoints in S3."""
-    return config.data.in_s3 or config.training.checkpoints is not None
 
 
 def tls_only(config: ClusterConfig) -> bool:

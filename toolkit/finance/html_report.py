@@ -213,11 +213,6 @@ def _savings(measures: Measures) -> list[dict[str, str]]:
     ]
 
 
-def _lists(keys: Sequence[Key]) -> list[Sequence[Key]]:
-    """Return the keys of each list: the given ones, and jobs."""
-    return [keys] if Key.JOB in keys else [keys, (Key.JOB,)]
-
-
 def _top(report: Report, keys: Sequence[Key]) -> dict[str, Any]:
     """Return the dearest groups, a row of the others, and the cluster."""
     groups = report.groups(keys)

@@ -87,27 +87,17 @@ class Run:
         self._stop_files = StopFiles(self.attempt.stop_files, self.attempt.started_at, clock=timer)
         if local is not None:
             root = local / f"checkpoints-{self.attempt.job_id}"
-            codec = ViaLocalDisk(codec or TorchCodec(), root, self.world)
+            codec, background = ViaLocalDisk(codec or TorchCodec(), root, self.world), True
         self._checkpoints = Checkpointer(
             self.dir.checkpoints,
             self.world,
             keep=keep,
             codec=codec,
             tiers=tiers,
-            background=background or local is not None,
+            background=background,
             fence=self.attempt.fence,
         )
-        self._saver = Saver(
-            self._checkpoints,
-            every=checkpoint_every,
-            background=background or local is not None,
-            bounds=checkpoint_bounds,
-            clock=timer,
-            log_line=log_line if self.world.rank == 0 else lambda _: None,
-            sync=lambda: rank0_only(self.world, self._recorder.sync),
-            on_saved=lambda saved, forecast: self._recorder.record_save(saved, forecast),  # noqa: PLW0108  # the recorder opens later
-            on_stall=lambda step, seconds: self._recorder.record_stall(step, seconds),  # noqa: PLW0108  # as above
-        )
+        self._saver = self._new_saver(checkpoint_every, checkpoint_bounds, background=background)
         self._parts: Mapping[str, Any] | None = None  # until `resume` names them
         self._save_agreed = False
         self._boundaries = StepSync(
@@ -116,6 +106,19 @@ class Run:
         self._closer = AttemptCloser(self.attempt, self.world)
         self._tracker = tracker
         self._on_terminate = SigtermHandler()
+
+    def _new_saver(self, every: Every, bounds: tuple[float, float], *, background: bool) -> Saver:
+        return Saver(
+            self._checkpoints,
+            every=every,
+            background=background,
+            bounds=bounds,
+            clock=self._timer,
+            log_line=log_line if self.world.rank == 0 else lambda _: None,
+            sync=lambda: rank0_only(self.world, self._recorder.sync),
+            on_saved=lambda saved, forecast: self._recorder.record_save(saved, forecast),  # noqa: PLW0108  # the recorder opens later
+            on_stall=lambda step, seconds: self._recorder.record_stall(step, seconds),  # noqa: PLW0108  # as above
+        )
 
     @property
     def ended(self) -> bool:

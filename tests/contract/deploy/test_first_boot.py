@@ -15,8 +15,8 @@ from toolkit import cli
 from toolkit.deploy import names
 from toolkit.deploy.bundle import pack
 from toolkit.deploy.head import find_head
-from toolkit.deploy.stack import head_script
 from toolkit.deploy.storage import Bucket
+from toolkit.deploy.user_data import head_script
 from toolkit.local.aws.iam.principals import role_of_profile
 
 # moto warns about objects that are left at its end. Here a whole cloud is left.

@@ -13,7 +13,8 @@ from toolkit.config import load
 from toolkit.config.model import LoginNodes
 from toolkit.deploy.backup_store import backups_template
 from toolkit.deploy.site_node import SiteNode
-from toolkit.deploy.stack import TemplateFacts, builder_script, images_template, stack_template
+from toolkit.deploy.stack import TemplateFacts, images_template, stack_template
+from toolkit.deploy.user_data import builder_script
 
 ROOT = Path(__file__).parents[3]
 GOLDEN = Path(__file__).parent / "expected"

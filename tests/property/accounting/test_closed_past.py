@@ -24,7 +24,7 @@ from tests.property.accounting.test_conservation import (
 from tests.unit.accounting.samples import an_instance
 from toolkit.accounting.allocation import Window
 from toolkit.accounting.build import build
-from toolkit.accounting.collect import shapes
+from toolkit.accounting.node_shapes import shapes
 from toolkit.prices import PriceBook, Shape, SpotHistory
 from toolkit.slurm_nodes import NodeInfo
 

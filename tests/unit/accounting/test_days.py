@@ -7,7 +7,7 @@ import pytest
 
 from tests.unit.accounting.samples import a_book, an_instance
 from toolkit.accounting.allocation import Policy, Window, allocate
-from toolkit.accounting.days import DayCost, day_costs
+from toolkit.accounting.days import DayCost, day_costs_of, day_parts
 from toolkit.prices import Price, PriceSource, PriceSpan
 
 MIDNIGHT = 1_795_305_600  # 2026-11-22 00:00:00 UTC
@@ -16,6 +16,10 @@ SAT, SUN, MON = (date(2026, 11, day) for day in (21, 22, 23))
 
 def a_span(start, end, usd="0.36", source=PriceSource.HISTORY):
     return PriceSpan(start, end, Price(Decimal(usd), source, 0))
+
+
+def day_costs(spans, gross, refund):
+    return day_costs_of(day_parts(spans), gross, refund)
 
 
 def test_a_cost_is_cut_at_midnight():

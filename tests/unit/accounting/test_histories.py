@@ -24,8 +24,9 @@ from toolkit.accounting import (
 )
 from toolkit.accounting.allocation import Window
 from toolkit.accounting.build import build
-from toolkit.accounting.collect import shapes, with_static_nodes
+from toolkit.accounting.collect import with_static_nodes
 from toolkit.accounting.cost_policy import CostPolicy, Payer
+from toolkit.accounting.node_shapes import shapes
 from toolkit.accounting.racks import RackNode
 from toolkit.accounting.report import Key
 from toolkit.config.rack_names import rack_nodes

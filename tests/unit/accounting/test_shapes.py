@@ -1,7 +1,7 @@
 """The shape of an instance is that of its type, whatever its node is today."""
 
 from tests.unit.accounting.samples import an_instance
-from toolkit.accounting.collect import shapes
+from toolkit.accounting.node_shapes import shapes
 from toolkit.prices import Catalogue, Shape
 from toolkit.slurm_nodes import NodeInfo
 

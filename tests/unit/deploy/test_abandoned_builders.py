@@ -10,7 +10,7 @@ import pytest
 from tests.unit.deploy.samples import FakeClients, Report, example
 from toolkit.deploy import abandoned_builders, image_build_stack
 from toolkit.deploy.images import BaseImage, ImageInput, required_images
-from toolkit.deploy.stack import builder_script
+from toolkit.deploy.user_data import builder_script
 
 NOW = datetime(2026, 11, 22, 12, tzinfo=UTC)
 SOURCE = ImageInput(BaseImage("ami-base", "debian", "/dev/xvda"))

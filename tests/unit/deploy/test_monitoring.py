@@ -7,7 +7,8 @@ import yaml
 
 from tests.unit.deploy.samples import FACTS, example
 from toolkit.config.monitoring import Alarms, Logs
-from toolkit.deploy.stack import compute_script, stack_template
+from toolkit.deploy.stack import stack_template
+from toolkit.deploy.user_data import compute_script
 
 TOPIC = "arn:aws:sns:us-east-1:123456789012:site"
 

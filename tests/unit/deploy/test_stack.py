@@ -14,13 +14,10 @@ from toolkit.config.training import Data
 from toolkit.deploy import names
 from toolkit.deploy.ingress import ingress_rules
 from toolkit.deploy.stack import (
-    MAX_USER_DATA,
-    builder_script,
-    compute_script,
-    head_script,
     images_template,
     stack_template,
 )
+from toolkit.deploy.user_data import MAX_USER_DATA, builder_script, compute_script, head_script
 from toolkit.errors import DeployError
 
 BUCKET = "demo-123456789012-us-east-1"

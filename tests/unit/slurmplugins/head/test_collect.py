@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from slurmplugins import head_report
-from slurmplugins.errors import BadName
+from slurmplugins.errors import BadName, StateError
 from slurmplugins.head import collect, report
 from slurmplugins.head.job_history import JobReader
 from slurmplugins.model import hostlist
@@ -304,3 +304,12 @@ def test_a_newer_head_may_say_more_and_an_older_one_less():
     for odd in ({}, {"at": 1, "nodes": [{}]}, {"at": 1, "nodes": 3}):
         with pytest.raises(ValueError, match="head report"):
             report.from_json(odd)
+
+
+def test_budgets_that_could_not_be_read_are_named_as_unread(bench: Bench, runner: FakeRunner):
+    def damaged() -> tuple[int, ...]:
+        raise StateError("the budgets' memory can't be read")
+
+    sheet = gathered(bench, runner, "job", "7", budget_holds=damaged)
+    assert (sheet.budget_holds, len(sheet.unread)) == ((), 1)
+    assert "the budgets' memory" in sheet.unread[0]

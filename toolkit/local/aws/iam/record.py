@@ -11,8 +11,6 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from toolkit.local.aws.iam.policy import Decision, Request, Right, Statement
 
 
@@ -95,8 +93,3 @@ def kind_of(resource: str) -> str:
     if service == "s3":
         return "s3:object" if "/" in name else "s3:bucket"
     return f"{service}:{name.replace(':', '/').partition('/')[0]}"
-
-
-def denied_calls(calls: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return the calls of a record that were refused."""
-    return [call for call in calls if not call["allowed"]]
