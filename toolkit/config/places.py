@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from datetime import date
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from ruamel.yaml import YAML
@@ -21,9 +22,12 @@ _DAY = re.compile(r"\b\d{4}-\d{2}-\d{2}\b", re.ASCII)
 
 
 def read_tree(text: str, source: str) -> CommentedMap:
-    """Parse YAML and keep its lines. Raises ConfigInvalid, which names `source`."""
+    """Parse YAML and keep its lines; the same text gives the same tree, to look at only.
+
+    Raises ConfigInvalid, which names `source`.
+    """
     try:
-        tree = YAML(typ="rt").load(text)
+        tree = _tree(text)
     except MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         line = mark.line + 1 if mark is not None else 1
@@ -38,6 +42,12 @@ def read_tree(text: str, source: str) -> CommentedMap:
     if not isinstance(tree, CommentedMap):
         raise ConfigInvalid(source, [Problem(1, "", "expected settings such as `cluster: demo`")])
     return tree
+
+
+# A deploy reads cluster.yaml to parse it, for its days, and to say where a problem is.
+@lru_cache(maxsize=2)
+def _tree(text: str) -> Any:
+    return YAML(typ="rt").load(text)
 
 
 def _line_of_wrong_day(text: str) -> int:

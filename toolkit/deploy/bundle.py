@@ -25,6 +25,8 @@ FILE_MODE, PROGRAM_MODE = 0o644, 0o755
 # The code that runs in jobs; its commit goes into the record of each run.
 JOB_CODE = ("jobscripts", "toolkit/datasets", "toolkit/training")
 GIT_SECONDS = 20.0
+Files = dict[str, tuple[int, bytes]]
+"""Mode and content of files, by path."""
 NOT_SHIPPED = {"__pycache__", ".mypy_cache", ".ruff_cache", ".ansible", ".pytest_cache"}
 
 
@@ -53,23 +55,25 @@ def cluster_bundle(rendered: Mapping[str, str]) -> Bundle:
     )
 
 
-def image_bundle(rendered: Mapping[str, str], *, with_jobscripts: bool = False) -> Bundle:
-    """Return a builder's bundle: everything that is baked into an image.
+def image_files(*, with_jobscripts: bool = False) -> Files:
+    """Return the files of the checkout that are in a builder's bundle.
 
     Nothing in it belongs to one cluster.
     """
-    return pack(
-        {
-            **(_of_jobs() if with_jobscripts else {}),
-            **_tree(assets.directory("ansible"), "ansible"),
-            **_tree(assets.directory("templates") / "slurm", "templates/slurm"),
-            **_tree(assets.slurmplugins_directory(), "slurmplugins"),
-            **_texts(rendered),
-        }
-    )
+    return {
+        **(_of_jobs() if with_jobscripts else {}),
+        **_tree(assets.directory("ansible"), "ansible"),
+        **_tree(assets.directory("templates") / "slurm", "templates/slurm"),
+        **_tree(assets.slurmplugins_directory(), "slurmplugins"),
+    }
 
 
-def _of_jobs() -> dict[str, tuple[int, bytes]]:
+def image_bundle(files: Files, rendered: Mapping[str, str]) -> Bundle:
+    """Return a builder's bundle: everything that is baked into an image."""
+    return pack({**files, **_texts(rendered)})
+
+
+def _of_jobs() -> Files:
     """Return the training package and the job scripts.
 
     Besides the packages themselves: the error tree, of which their errors are branches.
@@ -117,11 +121,11 @@ def _members(data: bytes) -> dict[str, tuple[int, int]]:
         return {entry.filename: (entry.CRC, entry.external_attr) for entry in archive.infolist()}
 
 
-def _texts(rendered: Mapping[str, str]) -> dict[str, tuple[int, bytes]]:
+def _texts(rendered: Mapping[str, str]) -> Files:
     return {f"rendered/{name}": (FILE_MODE, text.encode()) for name, text in rendered.items()}
 
 
-def _git_sha() -> dict[str, tuple[int, bytes]]:
+def _git_sha() -> Files:
     """Return the commit of the jobs' code, for each run's record.
 
     It is the last commit that touched the code, not the checkout's: other commits
@@ -149,7 +153,7 @@ def _git(root: Path, *arguments: str) -> str:
     return process.stdout.strip()
 
 
-def _tree(root: Path, prefix: str) -> dict[str, tuple[int, bytes]]:
+def _tree(root: Path, prefix: str) -> Files:
     return {
         f"{prefix}/{path.relative_to(root).as_posix()}": (
             PROGRAM_MODE if path.stat().st_mode & 0o100 else FILE_MODE,

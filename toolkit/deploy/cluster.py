@@ -232,9 +232,10 @@ class Cluster:
         self, preview: DeployPreview, template: str, *, replace_head: bool
     ) -> DeployPreview:
         """Return the preview with what happens to head and login instances."""
-        before, after = preview.plan.before, resources(template)
+        before = preview.plan.before
         if HEAD not in before:
             return preview
+        after = resources(template)
         resource_ids = stack_resources(self._clients, names.stack(self._config))
         replacement = new_head(
             before,

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from toolkit.deploy import names
-from toolkit.deploy.bundle import image_bundle
+from toolkit.deploy.bundle import image_bundle, image_files
 from toolkit.deploy.instances import tag_values
 from toolkit.deploy.user_data import builder_script
 from toolkit.errors import BaseImageMissing
@@ -127,9 +127,10 @@ def required_images(config: ClusterConfig, source: ImageInput) -> tuple[ImageSpe
     The same files, base and packages give the same names.
     """
     specs = []
+    files = image_files(with_jobscripts=has_jobscripts(config))
     for kind in names.IMAGE_KINDS if config.site is None else ("compute",):
         variables = {"vars.json": image_vars(config, kind, source.packages)}
-        bundle = image_bundle(variables, with_jobscripts=has_jobscripts(config))
+        bundle = image_bundle(files, variables)
         # The script is part of the image's input; the place of its bundle is not.
         script = builder_script(config, bucket="", image="", sha=bundle.sha)
         digest = hashlib.sha256(f"{kind}\0{source.base.id}\0{bundle.sha}\0{script}".encode())

@@ -75,14 +75,14 @@ def _document(template: str) -> Any:
 def resource_changes(
     description: DescribeChangeSetOutputTypeDef, before: Mapping[str, Any], template: str
 ) -> tuple[ResourceChange, ...]:
-    after = resources(template)
     changes = []
     for item in description["Changes"]:
         change = item.get("ResourceChange", {})
         logical_id, action = change.get("LogicalResourceId", ""), change.get("Action", "Modify")
         details: tuple[str, ...] = ()
-        if action == "Modify":
-            details = differences(before.get(logical_id, {}), after.get(logical_id, {}))
+        if action == "Modify":  # a first deploy has none, and reads no template
+            after = resources(template).get(logical_id, {})
+            details = differences(before.get(logical_id, {}), after)
             if not details and not change.get("Details"):
                 continue
         kind, replacement = change.get("ResourceType", ""), change.get("Replacement")

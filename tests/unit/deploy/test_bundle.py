@@ -10,7 +10,7 @@ from pathlib import Path
 from tests.unit.deploy.samples import example
 from toolkit.config import parse
 from toolkit.deploy import bundle as bundle_module, names
-from toolkit.deploy.bundle import cluster_bundle, image_bundle, pack
+from toolkit.deploy.bundle import cluster_bundle, image_bundle, image_files, pack
 from toolkit.deploy.images import BaseImage, ImageInput, required_images
 
 JOIN = (Path(__file__).parents[3] / "examples/join.yaml").read_text(encoding="utf-8")
@@ -99,7 +99,7 @@ def test_the_image_bundle_contains_no_job_code():
 
     They would change the image's name.
     """
-    paths = archive(image_bundle({})).namelist()
+    paths = archive(image_bundle(image_files(), {})).namelist()
     assert not [path for path in paths if path.startswith(("jobscripts", "toolkit"))]
 
 
