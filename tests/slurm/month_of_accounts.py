@@ -37,7 +37,7 @@ from tests.focus.test_focus_validator import (
 from tests.slurm import conftest
 from tests.slurm.conftest import TOOLKIT, Cluster
 from tests.slurm.month_jobs import Compared, as_table, compare
-from tests.slurm.month_play import run_jobs
+from tests.slurm.month_play import BUDGET, run_jobs
 from tests.slurm.month_settings import settings
 from tests.slurm.page_pictures import take_pictures
 from toolkit.config import load
@@ -112,7 +112,10 @@ def month(state):
 
 
 def check_programs() -> None:
-    """Raise AssertionError now, not in half an hour, for a program that is missing."""
+    """Raise AssertionError for a missing program.
+
+    Most are called after half an hour.
+    """
     missing = [name for name in PROGRAMS if shutil.which(name) is None]
     assert not missing, f"not installed (docs/testing.md): {', '.join(missing)}"
     python = os.environ.get(VARIABLE, "")
@@ -213,6 +216,10 @@ def documents(people, name: str) -> dict[str, bytes]:
     files = {path.name: path.read_bytes() for path in out.iterdir()}
     for option in ("--json", "--csv"):
         files[option] = people.toolkit("report", "--period", MONTH, option).stdout.encode()
+    for option in ("--html", "--focus"):
+        path = out.with_name(f"{name}.{'html' if option == '--html' else 'csv'}")
+        people.toolkit("report", "--period", MONTH, option, str(path))
+        files[option] = path.read_bytes()
     return files
 
 
@@ -250,6 +257,7 @@ def amend_price(config: Path) -> None:
     yaml = YAML(typ="rt")
     content = yaml.load(config.read_text())
     content["prices"] = {"as_of": f"{OVER:%Y-%m-%d}"}
+    content["targets"] = {"utilisation_percent": 1}  # no page of a closed month has this one
     with config.open("w") as file:
         yaml.dump(content, file)
 
@@ -325,3 +333,41 @@ def test_bad_input_gets_a_clear_word(people):
     assert "another cluster 'november'" in refusal("usage", "close", by=People(other))
     grant = people.toolkit("statement", "--period", MONTH, "--account", "language").stdout
     assert "the grant does not cover them" in grant
+
+
+def budgets(month) -> dict[str, dict]:
+    """Return the head's budgets by name."""
+    figures = json.loads(month.toolkit("budget", "status", "--json").stdout)["budgets"]
+    return {item["name"]: item for item in figures}
+
+
+def test_the_heads_budgets_get_the_amounts_of_the_closed_month(month, people):
+    planned = json.loads(people.toolkit("budget", "close-days", "--dry-run", "--json").stdout)
+    before = {name: item["usd_spent"] for name, item in budgets(month).items()}
+    given = json.loads(people.toolkit("budget", "close-days", "--json").stdout)
+    assert given["months"] == planned["months"]
+    rows = people.toolkit("report", "--period", MONTH, "--by", "account", "--json")
+    costs = {row["account"]: Decimal(row["total"]) for row in json.loads(rows.stdout)["groups"]}
+    after = {name: item["usd_spent"] for name, item in budgets(month).items()}
+    for account in ("vision", "robotics"):
+        assert Decimal(after[f"{account}-month"]) == round(costs[account], 2)
+    assert after != before, "the head knows no minimum charge"
+
+
+def test_a_restored_backup_brings_what_budgets_have_spent(month, people):
+    words = ("--config", str(month.config))
+    before = budgets(month)
+    assert before["robotics-month"]["override"]["usd"] == "2"
+    conftest.toolkit("backup", "now", *words)
+    month.run("sh", "-c", "rm -r /srv/head/budgets/*")
+    month.run(*BUDGET)
+    lost = budgets(month)
+    assert lost["robotics-month"]["override"] is None
+    assert lost["robotics-month"]["usd_spent"] != before["robotics-month"]["usd_spent"]
+    conftest.toolkit("backup", "restore", "latest", "--yes", *words)
+    month.run(*BUDGET)
+    after = budgets(month)
+    for name, item in before.items():
+        assert after[name]["usd_spent"] == item["usd_spent"]
+        assert after[name]["override"] == item["override"]
+    assert "demonstration for the funder" in month.run("cat", "/srv/head/budgets/audit.jsonl")
