@@ -13,7 +13,7 @@ EXAMPLE := examples/local.yaml
 # The real-Slurm tier has this checkout's own cloud: own directory, own port, own namespaces.
 TEST_STATE := $(shell scripts/test-state)
 
-.PHONY: help demo test lint audit types unit property contract golden slurm racks sdk bench focus coverage mutants house clean distclean setup setup-demo setup-test aws-test aws-test-clean
+.PHONY: help demo test lint audit types unit property contract golden slurm racks month sdk bench focus coverage mutants house clean distclean setup setup-demo setup-test aws-test aws-test-clean
 
 help: ## Show the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  %-12s %s\n", $$1, $$2}'
@@ -96,6 +96,11 @@ RACKS := tests/slurm/joined_racks.py tests/slurm/long_join.py
 racks: setup-test ## A join of a site of racks, on real machines (needs root)
 	@TOOLKIT_LOCAL_DIR=$(TEST_STATE) scripts/with-cleanup $(BIN)/python -m pytest -q -p no:randomly --durations=20 \
 	  -o log_cli=true -o log_cli_level=WARNING $(RACKS)
+
+# Not part of `make test`: half an hour, and packages of its own (docs/testing.md).
+month: setup-test ## A month of three accounts, closed and corrected, on real machines (needs root)
+	@TOOLKIT_LOCAL_DIR=$(TEST_STATE) scripts/with-cleanup $(BIN)/python -m pytest -q -p no:cacheprovider \
+	  -o log_cli=true -o log_cli_level=WARNING tests/slurm/month_of_accounts.py
 
 bench: setup-test ## Against aws-parallelcluster-node on one throttled fake EC2; docs/benchmarks.md
 	@$(BIN)/python -m tests.bench $(BENCH)

@@ -31,7 +31,7 @@ MISSING_INSTANCE_GRACE: Final = 30
 Longer than EC2's lists lag behind launches that the journal does not know.
 """
 
-_PRICE: Final = re.compile(r"\d{1,6}(\.\d{1,8})?", re.ASCII)
+_PRICE: Final = re.compile(r"\d{1,6}(\.\d{1,12})?", re.ASCII)  # a discount has twelve places
 _SAFE_NAME: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._/-]{0,127}", re.ASCII)
 _CLUSTER: Final = re.compile(r"[a-z][a-z0-9-]{0,30}", re.ASCII)
 

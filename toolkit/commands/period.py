@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -126,11 +127,14 @@ def close_command(*, config_path: Path | None, text: str, as_json: bool, dry_run
     """Close a month that was reviewed: its figures are then fixed."""
     from toolkit.accounting.export import money
     from toolkit.accounting.period_part import period_lines
+    from toolkit.commands import report_facts
     from toolkit.output import plain
     from toolkit.statements import changes
 
-    cluster, period = _opened(config_path, text)
-    report = changes.close(cluster, period, dry_run=dry_run)
+    config, now = load(config_path), utc_now()
+    cluster, period = periods_of(config, now), month_of(text, now)
+    finance = partial(report_facts.to_keep, config_path=config_path, config=config, now=now)
+    report = changes.close(cluster, period, finance=finance, dry_run=dry_run)
     part = report.period
     corrected = 0 if part is None else part.corrected_micro
     if as_json:

@@ -20,7 +20,9 @@ if TYPE_CHECKING:
 
     from toolkit.accounting.cloudtrail import Trail
     from toolkit.accounting.report import Key, Report
+    from toolkit.commands.report_period import Wanted
     from toolkit.config import ClusterConfig
+    from toolkit.finance.facts import FinanceFacts
     from toolkit.head_runner import Runner
 
 
@@ -125,17 +127,10 @@ def command(
         whole = made if made.bill_status is not None else _with_bill_status(made)
         report = report_period.with_names(whole, names)
         making = report_files.Making(
-            config_path,
-            config,
             partial(
-                report_period.before,
-                config_path=config_path,
-                config=config,
-                wanted=wanted,
-                now=now,
-                report=made,
+                _facts, made, config_path, config, wanted, now, with_trends=html_path is not None
             ),
-            report_period.account_tags(config, made, names, now) if focus_path else {},
+            partial(report_period.account_tags, config, made, names, now),
         )
         try:
             report_files.write(files, report, keys, making)
@@ -144,6 +139,27 @@ def command(
         finally:
             # A tracking server that is down, or a full disk, must not cost the report.
             _print(report, keys, config if roll_up else None, as_json=as_json, as_csv=as_csv)
+
+
+def _facts(
+    report: Report,
+    config_path: Path | None,
+    config: ClusterConfig,
+    wanted: Wanted,
+    now: datetime,
+    *,
+    with_trends: bool,
+) -> FinanceFacts:
+    from toolkit.commands import report_facts
+
+    return report_facts.facts_of(
+        report,
+        config_path=config_path,
+        config=config,
+        wanted=wanted,
+        now=now,
+        with_trends=with_trends,
+    )
 
 
 def _trail(paths: Sequence[Path]) -> Trail | None:

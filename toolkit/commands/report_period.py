@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from toolkit.accounting.report import Report
     from toolkit.config import ClusterConfig
     from toolkit.head_runner import Runner
+    from toolkit.statements.copies import PeriodCopy
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,11 +139,20 @@ def account_tags(
 
     A closed month's are those of its closing. Addresses of owners are in it where all names are.
     """
-    settings = settings_of(config)
-    if report.period is not None and _is_closed(report):
-        settings = periods_of(config, now, NO_BILLS).closed[report.period.name].facts.settings
+    copy = copy_of(config, report, now)
+    settings = settings_of(config) if copy is None else copy.facts.settings
     owners = attempt_names.Names(names) is attempt_names.Names.ALL
     return settings.account_tags(owners=owners)
+
+
+def copy_of(config: ClusterConfig, report: Report, now: datetime) -> PeriodCopy | None:
+    """Return the copy that a report was printed from.
+
+    Only a closed month has one.
+    """
+    if report.period is None or not _is_closed(report):
+        return None
+    return periods_of(config, now, NO_BILLS).closed[report.period.name]
 
 
 def _is_closed(report: Report) -> bool:

@@ -29,7 +29,7 @@ def command(
     """
     from toolkit.accounting.allocation import Window
     from toolkit.commands.report_closed import made_report
-    from toolkit.commands.report_files import list_prices
+    from toolkit.commands.report_facts import list_prices
     from toolkit.finance import savings_text
     from toolkit.finance.charges_by_day import charges_by_day
     from toolkit.finance.outcomes import Outcomes

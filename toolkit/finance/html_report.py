@@ -36,7 +36,7 @@ from toolkit.finance.indicators import indicators
 from toolkit.finance.plots import spend_plot
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from toolkit.accounting.report import Group, Report
     from toolkit.config.targets import Targets
@@ -71,7 +71,8 @@ class Subject:
     report: Report
     measures: Measures
     targets: Targets
-    before: Measures | None = None  # of the period before; None: it is not known
+    before: Mapping[str, Fraction | None] | None = None
+    """The indicators of the period before, by name; None: they are not known."""
 
 
 def render(subject: Subject, keys: Sequence[Key]) -> str:

@@ -15,7 +15,7 @@ from toolkit.finance import words
 from toolkit.finance.measures import spot_saving
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping
 
     from toolkit.config.targets import Targets
     from toolkit.finance.measures import Measures
@@ -65,9 +65,22 @@ class _Kind:
     in_points: bool = False  # the trend is a difference in percent, and not a quotient
 
 
-def indicators(now: Measures, before: Measures | None, targets: Targets) -> list[Indicator]:
-    """Return all indicators, those with a target first."""
+def indicators(
+    now: Measures, before: Mapping[str, Fraction | None] | None, targets: Targets
+) -> list[Indicator]:
+    """Return all indicators, those with a target first.
+
+    `before` has the values of the period before, by name.
+    """
     return [_indicator(kind, now, before, targets) for kind in _KINDS]
+
+
+def values(measures: Measures) -> dict[str, Fraction | None]:
+    """Return the value of each indicator by its name.
+
+    It is None where there is nothing to divide by, or nothing was measured.
+    """
+    return {kind.name: kind.value(measures) for kind in _KINDS}
 
 
 def trend(kind: _Kind, now: Fraction | None, before: Fraction | None) -> Trend | None:
@@ -85,7 +98,12 @@ def trend(kind: _Kind, now: Fraction | None, before: Fraction | None) -> Trend |
     return Trend("▲" if change > 0 else "▼", text, judgement)
 
 
-def _indicator(kind: _Kind, now: Measures, before: Measures | None, targets: Targets) -> Indicator:
+def _indicator(
+    kind: _Kind,
+    now: Measures,
+    before: Mapping[str, Fraction | None] | None,
+    targets: Targets,
+) -> Indicator:
     value = kind.value(now)
     target = None if kind.target is None else kind.target(targets)
     return Indicator(
@@ -94,7 +112,7 @@ def _indicator(kind: _Kind, now: Measures, before: Measures | None, targets: Tar
         kind.about,
         "" if target is None else kind.text(target),
         None if value is None or target is None else _verdict(kind, value, target),
-        None if before is None else trend(kind, value, kind.value(before)),
+        None if before is None else trend(kind, value, before.get(kind.name)),
     )
 
 

@@ -25,9 +25,9 @@ class ListPrices:
 
     def __init__(self, book: PriceBook) -> None:
         """Take the book with the contracts of cluster.yaml."""
+        self.book = book
         self.region = book.region
         self.shapes: Mapping[str, Shape] = book.catalogue.shapes
-        self._contracted = book
         self._listed = replace(book, contracts=Contracts())
         self._known: dict[tuple[bool, str, int], Decimal | None] = {}
 
@@ -44,7 +44,7 @@ class ListPrices:
             return None
         key = is_listed, instance.instance_type, second
         if key not in self._known:
-            book = self._listed if is_listed else self._contracted
+            book = self._listed if is_listed else self.book
             query = replace(instance.price_query(), tag_price=None, spot=False)
             price = book.on_demand(query, second)
             self._known[key] = price.usd_per_hour if price.is_known else None

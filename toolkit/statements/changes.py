@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from toolkit.accounting.days import day_of
 from toolkit.accounting.period_part import PeriodPart
@@ -20,7 +20,7 @@ from toolkit.statements.states import PeriodRecord, State, history, next_state
 from toolkit.usage.closed_report import split
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from toolkit.accounting.periods import Period
     from toolkit.accounting.report import Report
@@ -98,10 +98,22 @@ def check_ready(cluster: ClusterPeriods, period: Period) -> None:
         )
 
 
-def close(cluster: ClusterPeriods, period: Period, *, dry_run: bool = False) -> Report:
+def no_facts(_report: Report) -> dict[str, Any]:
+    """Return no facts for files of finance."""
+    return {}
+
+
+def close(
+    cluster: ClusterPeriods,
+    period: Period,
+    *,
+    finance: Callable[[Report], Mapping[str, Any]] = no_facts,
+    dry_run: bool = False,
+) -> Report:
     """Close a month: its figures are then fixed. Returns its report.
 
-    Raises PeriodNotReady. It may be killed at any time, and repeated.
+    `finance` returns the facts that files for finance will need of the report, as JSON. Raises
+    PeriodNotReady. It may be killed at any time, and repeated.
     """
     check_ready(cluster, period)
     record = cluster.record(period)
@@ -117,6 +129,7 @@ def close(cluster: ClusterPeriods, period: Period, *, dry_run: bool = False) -> 
         bill_status=report.bill_status or bill_status(cluster.bills, period.first, period.last),
         booked=booked,
         seen=cluster.seen_by(period),
+        finance=finance(report),
     )
     made = statements_of(report, period, cluster.settings, cluster.now)
     window = closed_part(period, cluster.days).window

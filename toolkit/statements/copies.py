@@ -2,7 +2,7 @@
 
     periods/2026-10/1/             the first closing of the month
         closed.json, closed/, closed-details/   its days, as a store has them
-        period.json                what cluster.yaml and AWS's bill said, and booked corrections
+        period.json                what cluster.yaml, prices and AWS's bill said; booked corrections
         documents/                 statements and accounting journal, as they were issued
 
 Nothing changes a copy. The log of periods has a digest of all its files.
@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import hashlib
 import shutil
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import date
 from decimal import Decimal
 from fractions import Fraction
@@ -50,6 +50,8 @@ class PeriodFacts:
     """Corrections of earlier periods that are booked in this one."""
     seen: Mapping[str, Mapping[int, int]]
     """The last closing of each day of a closed period, by that period's digest."""
+    finance: Mapping[str, Any] = field(default_factory=dict)
+    """The facts of files for finance, as JSON of `toolkit.finance`; empty: it has none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,6 +174,7 @@ def _facts_json(facts: PeriodFacts) -> dict[str, Any]:
             digest: {str(day): number for day, number in days.items()}
             for digest, days in facts.seen.items()
         },
+        "finance": dict(facts.finance),
     }  # fmt: skip
 
 
@@ -191,6 +194,7 @@ def _facts(data: Mapping[str, Any]) -> PeriodFacts:
             digest: {int(day): int(number) for day, number in days.items()}
             for digest, days in data["seen"].items()
         },
+        finance=data["finance"],
     )
 
 

@@ -25,6 +25,12 @@ THIS_MONTH = NOW.replace(day=1, hour=0, minute=0, second=0, microsecond=0)
 LAST = THIS_MONTH - timedelta(days=1)
 MONTH, NEXT = f"{LAST:%Y-%m}", f"{NOW:%Y-%m}"
 BEGIN = int((THIS_MONTH - timedelta(days=1)).timestamp())
+OTHER_PRICES = """
+targets: {utilisation_percent: 1}
+prices:
+  as_of: 2026-01-01
+  on_demand: [{type: g5.xlarge, usd_per_hour: 3}]
+"""
 ACCOUNTS = (
     "  - {name: vision, fairshare: 60, owner: pi@example.org, cost_centre: '4711',"
     " discount_percent: 50, project: imagenet}"
@@ -100,6 +106,7 @@ def test_a_month_is_reviewed_closed_corrected_and_opened_again(head, capsys, tmp
         assert closed["usd"] == computed["total"]
         report = done(capsys, "report", "--period", MONTH, *config, "--json")
         done(capsys, "statement", "--period", MONTH, *config, "--out", str(tmp_path / "first"))
+        finance = files_for_finance(capsys, head, tmp_path)
 
     head.accounting.rows[1].state = "NODE_FAIL"
     (head.folder / "records.json").unlink()
@@ -117,6 +124,9 @@ def test_a_month_is_reviewed_closed_corrected_and_opened_again(head, capsys, tmp
     )}  # fmt: skip
     (row,) = [item for item in as_json("period", "list")["periods"] if item["period"] == NEXT]
     assert (row["state"], row["corrected_periods"]) == ("open", [MONTH])
+    with head.config.path.open("a") as file:
+        file.write(OTHER_PRICES)
+    assert files_for_finance(capsys, head, tmp_path) == finance
 
     refused = done(capsys, "period", "review", MONTH, *config, code=1)
     assert f"{MONTH} is closed" in refused
@@ -129,6 +139,14 @@ def test_a_month_is_reviewed_closed_corrected_and_opened_again(head, capsys, tmp
     text = done(capsys, "statement", "--period", MONTH, "--account", "vision", *config)
     assert "Discount of 75 %" in text
     assert "Revision 2 replaces the earlier ones." in " ".join(text.split())
+
+
+def files_for_finance(capsys, head, folder):
+    """Return the HTML report and the FOCUS file of the month."""
+    files = [folder / f"month{end}" for end in (".html", ".csv")]
+    options = ("--html", str(files[0]), "--focus", str(files[1]))
+    done(capsys, "report", "--period", MONTH, "--config", str(head.config.path), *options)
+    return [path.read_text() for path in files]
 
 
 def test_two_clusters_with_one_name_share_no_store(head, capsys, tmp_path):

@@ -24,7 +24,7 @@ from toolkit.commands import (
     report as report_command,
     savings as savings_command,
 )
-from toolkit.commands.report_files import period_before
+from toolkit.commands.report_facts import period_before
 from toolkit.deploy import head as head_module, session as session_module
 
 CONFIG = str(Path(__file__).parents[3] / "examples" / "local.yaml")

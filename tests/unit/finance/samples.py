@@ -11,6 +11,7 @@ from toolkit.accounting.build import build
 from toolkit.accounting.report import Key
 from toolkit.config.targets import Targets
 from toolkit.finance import html_report
+from toolkit.finance.indicators import values
 from toolkit.finance.list_prices import ListPrices
 from toolkit.finance.measures import measures
 from toolkit.prices import Catalogue, PriceBook, SpotHistory
@@ -53,7 +54,9 @@ def a_report(attempts, instances, *, window=MONTH, **more) -> Report:
 
 
 def subject(report: Report, before: Measures | None = None, **targets) -> html_report.Subject:
-    return html_report.Subject(report, measures(report, list_prices()), Targets(**targets), before)
+    made = measures(report, list_prices())
+    earlier = None if before is None else values(before)
+    return html_report.Subject(report, made, Targets(**targets), earlier)
 
 
 def html_of(

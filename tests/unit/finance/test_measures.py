@@ -19,7 +19,7 @@ from tests.unit.finance.samples import (
     list_prices,
 )
 from toolkit.config.targets import Targets
-from toolkit.finance.indicators import Verdict, indicators
+from toolkit.finance.indicators import Verdict, indicators, values
 from toolkit.finance.measures import at_share, measures, spot_saving
 from toolkit.finance.outcomes import Cause, Outcomes
 from toolkit.prices import SpotHistory
@@ -30,7 +30,8 @@ def measured(attempts, instances, **more):
 
 
 def by_name(now, before=None, targets=None):
-    return {item.name: item for item in indicators(now, before, targets or Targets())}
+    earlier = None if before is None else values(before)
+    return {item.name: item for item in indicators(now, earlier, targets or Targets())}
 
 
 def a_job(number, state, **changes):

@@ -10,6 +10,7 @@ from slurmplugins.config import burst
 from slurmplugins.model.instance import Policy, PolicyName
 from tests.unit.render.render_samples import FACTS, GPU_POOL, PRICES, a_config
 from toolkit.errors import RenderError
+from toolkit.prices.contracts import discounted
 from toolkit.render.burst import burst_json
 from toolkit.render.prices import PriceTable
 
@@ -59,6 +60,13 @@ def test_a_tiny_price_is_written_without_an_exponent():
     pools = json.loads(burst_json(a_config(), FACTS, prices))["pools"]
     assert pools["gpu"]["offerings"][0]["price"] == "0.0000001"
     assert pools["cpu"]["offerings"][0]["price"] == "10"
+
+
+def test_the_engine_reads_a_price_with_a_discount():
+    usd = discounted(Decimal("10.4926"), Decimal(15))
+    prices = PriceTable(on_demand={"g5.xlarge": usd})
+    pool = burst.parse(json.loads(burst_json(a_config(), FACTS, prices))).pools["gpu"]
+    assert {Decimal(item.price) for item in pool.offerings} == {usd}
 
 
 def test_a_spot_offering_without_a_known_price_has_the_on_demand_price():
