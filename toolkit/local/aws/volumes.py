@@ -94,7 +94,7 @@ class Volumes:
 
     def attach(self, backend: Any, volume_id: str, instance_id: str, device: str) -> Any:
         """Attach a volume, or refuse as EC2 does; return the attachment."""
-        volume, instance = backend.get_volume(volume_id), self._instance(instance_id)
+        volume, instance = backend.get_volume(volume_id), self._tables.instance(instance_id)
         _check_attachable(volume, instance, device)
         attachment = backend.attach_volume(volume_id, instance_id, device)
         self._fill(volume)
@@ -111,7 +111,7 @@ class Volumes:
         if attachment is None:
             message = f"Volume '{volume_id}' is in the 'available' state."
             raise ec2_error("IncorrectState", message)
-        instance = self._instance(attachment.instance.id)
+        instance = self._tables.instance(attachment.instance.id)
         if volume_id not in instance.volumes:
             message = f"Unable to detach root volume '{volume_id}' from instance '{instance.id}'"
             raise ec2_error("OperationNotPermitted", message)
@@ -145,13 +145,6 @@ class Volumes:
             _copy(self.file(volume.snapshot_id), file)
         with file.open("ab") as content:
             content.truncate(int(volume.size) * _GIB)
-
-    def _instance(self, instance_id: str) -> LocalInstance:
-        instance = self._tables.instances.get(instance_id)
-        if instance is None:
-            message = f"The instance ID '{instance_id}' does not exist"
-            raise ec2_error("InvalidInstanceID.NotFound", message)
-        return instance
 
 
 def release(instance: LocalInstance, volume_id: str) -> None:
