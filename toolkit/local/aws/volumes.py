@@ -42,8 +42,11 @@ class Volumes:
 
     def install(self, patches: Patches) -> None:
         """Put this in place of moto's attachments, and give its volumes content."""
+        self._install_attachments(patches)
+        self._install_content(patches)
+
+    def _install_attachments(self, patches: Patches) -> None:
         volumes = self
-        original: dict[str, Any] = {}
 
         def attach_volume(response: Any) -> Any:
             response.error_on_dryrun()
@@ -57,6 +60,13 @@ class Volumes:
             response.error_on_dryrun()
             attachment = volumes.detach(response.ec2_backend, response._get_param("VolumeId"))
             return _answer(attachment, "detaching")
+
+        patches.replace(EC2Response, "attach_volume", attach_volume)
+        patches.replace(EC2Response, "detach_volume", detach_volume)
+
+    def _install_content(self, patches: Patches) -> None:
+        volumes = self
+        original: dict[str, Any] = {}
 
         def delete_volume(backend: Any, volume_id: str) -> Any:
             volume = original["delete_volume"](backend, volume_id)
@@ -81,8 +91,6 @@ class Volumes:
             volumes.file(snapshot_id).unlink(missing_ok=True)
             return snapshot
 
-        patches.replace(EC2Response, "attach_volume", attach_volume)
-        patches.replace(EC2Response, "detach_volume", detach_volume)
         for method in (delete_volume, modify_volume, create_snapshot, delete_snapshot):
             name = method.__name__
             original[name] = getattr(EC2Backend, name)
