@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 from toolkit.errors import ToolkitError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+TRAINING_PROGRAM: Final = (
+    *("env", "PYTHONPATH=/shared/lib"),
+    *("/shared/env/bin/python", "-m", "toolkit.training"),
+)
+"""The call of `toolkit.training` in the environment of jobs; a subcommand follows."""
 
 
 class Runner(Protocol):

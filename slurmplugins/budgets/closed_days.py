@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Final
 
+from slurmplugins.budgets.overrides import HIGHEST_USD
 from slurmplugins.errors import BadName
 from slurmplugins.model import json_input
 
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
     from slurmplugins.config.budgets import BudgetsConfig
 
 _DAY: Final = re.compile(r"\d{4}-\d\d-\d\d", re.ASCII)
-_HIGHEST_USD: Final = 10**9
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +65,7 @@ def parse(text: str) -> ClosedDays:
 def _cost(item: Any) -> DayCost:
     account, project, day, usd = map(str, item)
     amount = Decimal(usd)
-    if not amount.is_finite() or abs(amount) >= _HIGHEST_USD:
+    if not amount.is_finite() or abs(amount) >= HIGHEST_USD:
         raise ValueError(f"expected US dollars, found {usd[:20]!r}")
     return DayCost(account, project, day, amount)
 

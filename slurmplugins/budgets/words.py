@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
 from enum import Enum, auto
 from typing import TYPE_CHECKING, Final
+
+from slurmplugins.budgets.periods import day_of
 
 if TYPE_CHECKING:
     from slurmplugins.budgets.figures import Figures
@@ -44,8 +45,8 @@ def note(item: Figures, cause: Cause = Cause.TOO_LITTLE) -> str:
         return f"{NOTE_PREFIX} {ended_words(item)}"
     words = f"{NOTE_PREFIX} {item.budget.name}: {payers(item.budget)}"
     if cause is Cause.SPOT_ONLY:
-        return f"{words} may use spot partitions alone until {_day(item.period.end)} UTC"
-    words = f"{words} may cost {item.usd:.2f} USD until {_day(item.period.end)} UTC"
+        return f"{words} may use spot partitions alone until {day_of(item.period.end)} UTC"
+    words = f"{words} may cost {item.usd:.2f} USD until {day_of(item.period.end)} UTC"
     if cause is Cause.NO_TIME_LIMIT:
         return f"{words}, and the job has no time limit: submit it with --time"
     return f"{words}, and too little is left for the job's whole time limit"
@@ -55,7 +56,7 @@ def ended_words(item: Figures) -> str:
     """Return what a person is told of a grant that ended."""
     return (
         f"{item.budget.name}: the grant of {payers(item.budget)} ended on"
-        f" {_day(item.period.end)} UTC, and pays no job"
+        f" {day_of(item.period.end)} UTC, and pays no job"
     )
 
 
@@ -65,9 +66,5 @@ def refusal(item: Figures) -> str:
         return ended_words(item)
     return (
         f"{item.budget.name}: {payers(item.budget)} may cost {item.usd:.2f} USD until"
-        f" {_day(item.period.end)} UTC, and no job is taken before"
+        f" {day_of(item.period.end)} UTC, and no job is taken before"
     )
-
-
-def _day(at: float) -> str:
-    return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%d")

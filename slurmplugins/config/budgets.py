@@ -7,8 +7,8 @@ from decimal import Decimal, InvalidOperation
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Final
 
+from slurmplugins.config import burst_part
 from slurmplugins.errors import ConfigError
-from slurmplugins.model import json_input
 from slurmplugins.model.json_input import finite
 
 if TYPE_CHECKING:
@@ -128,11 +128,7 @@ class BudgetsConfig:
 
 def load(path: Path) -> BudgetsConfig:
     """Read the budgets' part of burst.json. Raises ConfigError."""
-    try:
-        document = json_input.loads(path.read_bytes())
-    except (OSError, ValueError) as error:
-        raise ConfigError((f"{path}: can't be read: {error}",)) from error
-    return parse(document)
+    return parse(burst_part.read(path))
 
 
 def parse(document: object) -> BudgetsConfig:
@@ -140,9 +136,7 @@ def parse(document: object) -> BudgetsConfig:
 
     Raises ConfigError with the first problem: nothing is guessed where jobs are kept waiting.
     """
-    if not isinstance(document, dict):
-        raise ConfigError(("burst.json: expected an object",))
-    part = document.get(KEY)
+    part = burst_part.part_of(document, KEY)
     if part is None:
         return BudgetsConfig()
     try:

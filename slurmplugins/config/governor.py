@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 from decimal import Decimal, InvalidOperation
 from typing import TYPE_CHECKING, Any, Final
 
+from slurmplugins.config import burst_part
 from slurmplugins.errors import ConfigError
-from slurmplugins.model import json_input
 from slurmplugins.model.json_input import finite
 
 if TYPE_CHECKING:
@@ -70,11 +70,7 @@ class GovernorConfig:
 
 def load(path: Path) -> GovernorConfig:
     """Read the governor's part of burst.json. Raises ConfigError."""
-    try:
-        document = json_input.loads(path.read_bytes())
-    except (OSError, ValueError) as error:
-        raise ConfigError((f"{path}: can't be read: {error}",)) from error
-    return parse(document)
+    return parse(burst_part.read(path))
 
 
 def parse(document: object) -> GovernorConfig:
@@ -82,9 +78,7 @@ def parse(document: object) -> GovernorConfig:
 
     Raises ConfigError with the first problem: nothing is guessed where money is spent.
     """
-    if not isinstance(document, dict):
-        raise ConfigError(("burst.json: expected an object",))
-    part = document.get(KEY)
+    part = burst_part.part_of(document, KEY)
     if part is None:
         return GovernorConfig()
     try:

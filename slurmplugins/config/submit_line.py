@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
+from slurmplugins.config import burst_part
 from slurmplugins.errors import ConfigError
-from slurmplugins.model import json_input
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -31,18 +31,12 @@ class SubmitLine:
 
 def load(path: Path) -> SubmitLine | None:
     """Read the part; None where the line is off. Raises ConfigError."""
-    try:
-        document = json_input.loads(path.read_bytes())
-    except (OSError, ValueError) as error:
-        raise ConfigError((f"{path}: can't be read: {error}",)) from error
-    return parse(document)
+    return parse(burst_part.read(path))
 
 
 def parse(document: object) -> SubmitLine | None:
     """Return the part of a burst.json; None without one. Raises ConfigError."""
-    if not isinstance(document, dict):
-        raise ConfigError(("burst.json: expected an object",))
-    part = document.get(KEY)
+    part = burst_part.part_of(document, KEY)
     if part is None:
         return None
     try:

@@ -39,7 +39,7 @@ _SOURCE: Final = "ec2.amazonaws.com"
 _EVICTED: Final = "BidEvictedEvent"
 _START, _STOP, _TERMINATE = "StartInstances", "StopInstances", "TerminateInstances"
 _CALLS: Final = frozenset({"RunInstances", _START, _STOP, _TERMINATE})
-_INSTANCE_ID: Final = re.compile(r"i-[A-Za-z0-9-]{1,40}")
+INSTANCE_ID: Final = re.compile(r"i-[A-Za-z0-9-]{1,40}")
 _TIME: Final = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ")
 
 
@@ -189,6 +189,6 @@ def _events(record: Mapping[str, Any]) -> Iterator[tuple[str, TrailEvent]]:
         raise ValueError(record["eventTime"])
     second = int(datetime.fromisoformat(record["eventTime"]).astimezone(UTC).timestamp())
     for instance_id in ids:
-        if not _INSTANCE_ID.fullmatch(instance_id):
+        if not INSTANCE_ID.fullmatch(instance_id):
             raise ValueError(instance_id)
         yield instance_id, TrailEvent(second, name)

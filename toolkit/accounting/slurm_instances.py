@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from slurmplugins.model.instance import Lifecycle
 from slurmplugins.slurm.sacct import SHOW_INSTANCES
+from toolkit.accounting.cloudtrail import INSTANCE_ID
 from toolkit.accounting.set_aside import SetAside
 from toolkit.errors import HeadNotReady, StackMissing, ToolkitError
 from toolkit.prices import parse_usd
@@ -43,7 +44,6 @@ _FIELDS: Final = ("Cluster", "NodeName", "Start", "End", "InstanceId", "Instance
 _TIMEOUT: Final = 300.0
 _SECOND: Final = re.compile(r"[1-9][0-9]{0,10}")
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
-_INSTANCE_ID: Final = re.compile(r"i-[A-Za-z0-9-]{1,40}")
 _RUNNING: Final = ("Unknown", "None", "")
 
 
@@ -127,7 +127,7 @@ def _instance(row: Sequence[str], cluster: str) -> SlurmInstance | None:
     is_open = end in _RUNNING
     if not (_SECOND.fullmatch(start) and (is_open or _SECOND.fullmatch(end))):
         return None
-    if not _INSTANCE_ID.fullmatch(instance_id) or not (is_open or int(start) <= int(end)):
+    if not INSTANCE_ID.fullmatch(instance_id) or not (is_open or int(start) <= int(end)):
         return None
     facts = _extra_facts(extra)
     return SlurmInstance(

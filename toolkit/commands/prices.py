@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from toolkit.accounting.phrases import day
 from toolkit.commands.groups import SuggestingGroup
 from toolkit.commands.options import (
     config_file,
@@ -57,7 +58,7 @@ def import_command(*, file: Path, config_path: Path | None, dry_run: bool, as_js
                 "file": str(path),
                 "written": not dry_run,
                 "region": catalogue.region,
-                "as_of": _day(catalogue.as_of),
+                "as_of": day(catalogue.as_of),
                 "types": len(catalogue.prices),
                 "left_out": imported.left_out,
             }
@@ -71,8 +72,8 @@ def _print_imported(imported: Imported) -> None:
     from toolkit.output import plain
 
     catalogue = imported.catalogue
-    day = _day(catalogue.as_of)
-    click.echo(f"{len(catalogue.prices)} types of {catalogue.region}, prices of {day}")
+    as_of = day(catalogue.as_of)
+    click.echo(f"{len(catalogue.prices)} types of {catalogue.region}, prices of {as_of}")
     for name, reason in list(imported.left_out.items())[:_SHOWN]:
         click.echo(plain(f"left out: {name}: {reason}"))
     if len(imported.left_out) > _SHOWN:
@@ -107,7 +108,7 @@ def _json(row: ListedPrice, now: int) -> dict[str, Any]:
         "usd": _usd(row),
         "unit": row.unit,
         "source": row.source,
-        "as_of": None if row.as_of is None else _day(row.as_of),
+        "as_of": None if row.as_of is None else day(row.as_of),
         "age_days": row.age_days(now),
     }
 
@@ -121,7 +122,7 @@ def _print(rows: list[ListedPrice], now: int) -> None:
             _usd(row) or "unknown",
             row.unit,
             row.source,
-            "" if row.as_of is None else _day(row.as_of),
+            "" if row.as_of is None else day(row.as_of),
             row.age_days(now),
         )
         for row in rows
@@ -131,7 +132,3 @@ def _print(rows: list[ListedPrice], now: int) -> None:
 
 def _usd(row: ListedPrice) -> str | None:
     return None if row.usd is None else f"{row.usd.normalize():f}"
-
-
-def _day(second: int) -> str:
-    return datetime.fromtimestamp(second, UTC).strftime("%Y-%m-%d")

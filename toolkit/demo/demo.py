@@ -12,6 +12,7 @@ from toolkit.config import load
 from toolkit.demo.phases import PhaseDisplay, PhaseFailed
 from toolkit.deploy.head import Head
 from toolkit.deploy.session import Clients
+from toolkit.head_runner import TRAINING_PROGRAM
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -22,7 +23,6 @@ USER = "ada"
 HOME = f"/shared/home/{USER}"
 SCRIPT = "/shared/jobscripts/torchrun.sbatch"
 TRAINING = "/shared/jobscripts/digits/train.py"
-PYTHON = "/shared/env/bin/python"
 EPOCHS = 14  # 210 steps: long enough to be interrupted, short enough to watch
 INTERRUPT_AFTER_STEP = 40  # late enough that a restart from zero would be visible
 LEAST_ACCURACY = 0.95
@@ -152,8 +152,7 @@ class Demo:
     def audit(self) -> None:
         """Check that each step and sample counted once, and the accuracy."""
         with self.display.phase("Audit the run") as show_detail:
-            program = ["env", "PYTHONPATH=/shared/lib", PYTHON, "-m", "toolkit.training"]
-            audit = json.loads(self._as_user([*program, "audit", self._run_dir]))
+            audit = json.loads(self._as_user([*TRAINING_PROGRAM, "audit", self._run_dir]))
             result = json.loads(self.head.run(["cat", f"{self._run_dir}/result.json"]))
             accuracy = float(result["accuracy"])
             passed = audit["ok"] and not audit["repeated"] and len(audit["attempts"]) > 1

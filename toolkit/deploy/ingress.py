@@ -5,11 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from slurmplugins.config.node import SLURMCTLD_PORT
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from ipaddress import IPv4Network
 
-SLURMCTLD_PORT = 6817
 SLURMD_PORT = 6818
 SLURMDBD_PORT = 6819
 MLFLOW_PORT = 5000

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from slurmplugins.cloud import tags
 from slurmplugins.model import backup, records
+from slurmplugins.model.node import REASON_PREFIX
 from toolkit import accounts
 from toolkit.deploy import backup_age, instances, login_nodes, names, record_age
 from toolkit.deploy.backup_age import LastBackup
@@ -45,8 +46,6 @@ HEALTHY_STACK = {
 }
 # Flags of a node's state that a person should see, beside idle or allocated.
 SHOWN_FLAGS = ("POWERED_DOWN", "POWERING_UP", "POWERING_DOWN", "DRAIN", "DOWN", "NOT_RESPONDING")
-# Reasons with this prefix are the toolkit's own, and it clears them itself.
-OWN_REASON_PREFIX = "toolkit:"
 # How many of a kind are listed: accounts and users that slurmdbd lacks, reconcile's remarks.
 MAX_LISTED = 5
 
@@ -325,7 +324,7 @@ def state_text(node: NodeInfo) -> str:
 
 
 def _needs_admin(node: NodeInfo) -> bool:
-    return "DOWN" in node.states and not node.reason.startswith(OWN_REASON_PREFIX)
+    return "DOWN" in node.states and not node.reason.startswith(REASON_PREFIX)
 
 
 def _alarms(config: ClusterConfig, clients: Clients) -> dict[str, str]:

@@ -14,7 +14,7 @@ from toolkit.accounting.charges import Component
 from toolkit.accounting.money import SECONDS_PER_HOUR
 from toolkit.finance.charges_by_day import charges_by_day
 from toolkit.finance.outcomes import Cause, Outcomes
-from toolkit.finance.savings import Ledger, Measure, is_cloud_node, ledger
+from toolkit.finance.savings import USE, Ledger, Measure, is_cloud_node, ledger
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from toolkit.finance.charges_by_day import DayCharge
     from toolkit.finance.list_prices import ListPrices
 
-_USE = frozenset({Component.WORK, Component.LOST})
 _CAUSE_OF_COMPONENT = {
     Component.BOOT: Cause.BOOT,
     Component.WAIT: Cause.BOOT,
@@ -185,7 +184,7 @@ def _utilisation(report: Report) -> Ratio:
         if is_cloud_node(report.instances[cost.instance_id]):
             for charge in cost.charges:
                 paid += charge.seconds
-                used += charge.seconds if charge.component in _USE else 0
+                used += charge.seconds if charge.component in USE else 0
     return Ratio(used, paid)
 
 

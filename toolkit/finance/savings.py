@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from toolkit.finance.list_prices import ListPrices
 
 _REBOOT = frozenset({Component.BOOT, Component.WAIT})
-_USE = frozenset({Component.WORK, Component.LOST})
+USE = frozenset({Component.WORK, Component.LOST})
 
 
 class Measure(StrEnum):
@@ -193,7 +193,7 @@ def _reuse(facts: _Facts) -> None:
     users: dict[str, set[int]] = defaultdict(set)
     for part, instance in facts.nodes():
         charge = part.charge
-        if charge.component in _USE and charge.attempt is not None:
+        if charge.component in USE and charge.attempt is not None:
             users[instance.instance_id].add(charge.attempt)
         if charge.component is Component.IDLE_GAP:
             facts.sums[month(part.day), Measure.REUSE].cost += part.micro

@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, Protocol
 
 from slurmplugins.slurm.controllers import active_host, parse_ping
-from toolkit.config.rack_names import rack_nodes
 from toolkit.errors import HeadCommandFailed
 from toolkit.join.errors import SiteUnreadable
+from toolkit.join.hostlists import expanded
 from toolkit.lint.slurm_conf.parser import parse
 
 if TYPE_CHECKING:
@@ -260,7 +260,7 @@ def site_facts(
         for key, item in conf.settings.items():
             settings[key] = SiteSetting(item.name, item.value, Place(file.path, item.line))
         nodes += [
-            SiteNodes(_names(line.name), line.values, Place(file.path, line.line))
+            SiteNodes(expanded(line.name), line.values, Place(file.path, line.line))
             for line in conf.nodes
         ]
         node_defaults += [
@@ -301,14 +301,3 @@ def parse_config(text: str) -> dict[str, str]:
     """Return the rows of `scontrol show config`, by name in lower case."""
     rows = map(_ROW.fullmatch, text.splitlines())
     return {row[1].lower(): row[2].strip() for row in rows if row is not None}
-
-
-def _names(hostlist: str) -> tuple[str, ...]:
-    """Return the names of a hostlist.
-
-    One in another syntax stays as it is.
-    """
-    try:
-        return rack_nodes(hostlist)
-    except ValueError:
-        return (hostlist,)

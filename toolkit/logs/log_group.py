@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from botocore.exceptions import ClientError
 
+from slurmplugins.cloud.log_stream import ABSENT
 from toolkit.deploy.session import error_code
 from toolkit.logs.errors import LogsAbsent
 
@@ -15,8 +16,6 @@ if TYPE_CHECKING:
 
 MOST_STREAMS: Final = 100
 """Streams that FilterLogEvents reads at once (CloudWatch Logs API reference)."""
-
-ABSENT: Final = "ResourceNotFoundException"
 
 
 @dataclass(frozen=True, slots=True)

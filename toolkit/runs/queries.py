@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from slurmplugins.head.mlflow import MlflowRun
 from toolkit.errors import HeadCommandFailed
+from toolkit.head_runner import TRAINING_PROGRAM
 from toolkit.runs.errors import FolderOfRoot, ReplayRefused, RunNotFound, RunsError, TrackingAway
 
 if TYPE_CHECKING:
@@ -20,8 +21,6 @@ if TYPE_CHECKING:
     from toolkit.head_runner import Runner
 
 PROGRAM: Final = "/opt/slurm-toolkit/bin/slurm-runs"
-PYTHON: Final = "/shared/env/bin/python"
-LIBRARY: Final = "/shared/lib"
 TIMEOUT: Final = 120.0
 _EXIT_TRACKING_AWAY, _EXIT_REFUSED, _EXIT_NO_RUN = 75, 1, 2
 
@@ -126,10 +125,7 @@ def _run_as_owner(runner: Runner, run_folder: str, command: str, *arguments: str
     owner, number = runner.run(["stat", "--format=%U %u", "--", run_folder]).split()
     if number == "0":
         raise FolderOfRoot(f"{run_folder} belongs to root; runs are read only as an ordinary user")
-    argv = [
-        *("runuser", "-u", owner, "--", "env", f"PYTHONPATH={LIBRARY}"),
-        *(PYTHON, "-m", "toolkit.training", command, *arguments),
-    ]
+    argv = ["runuser", "-u", owner, "--", *TRAINING_PROGRAM, command, *arguments]
     return runner.run(argv, timeout=TIMEOUT)
 
 

@@ -12,8 +12,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from toolkit.errors import HeadCommandFailed
+from toolkit.head_runner import TRAINING_PROGRAM
 from toolkit.runs.errors import RunsError, SweepNotFound, TrackingAway
-from toolkit.runs.queries import LIBRARY, PYTHON, TIMEOUT
+from toolkit.runs.queries import TIMEOUT
 
 if TYPE_CHECKING:
     from toolkit.head_runner import Runner
@@ -53,8 +54,8 @@ def sweep_status(
     flags = [*(["--settle"] if fail_missing else []), *(["--dry-run"] if dry_run else [])]
     user = "optuna" if fail_missing and not dry_run else "nobody"
     argv = [
-        *("runuser", "-u", user, "--", "env", f"PYTHONPATH={LIBRARY}", PYTHON, "-m"),
-        *("toolkit.training", "sweep-status", f"--best={count}", *flags, "--", name),
+        *("runuser", "-u", user, "--", *TRAINING_PROGRAM),
+        *("sweep-status", f"--best={count}", *flags, "--", name),
     ]
     try:
         answer = runner.run(argv, timeout=TIMEOUT)

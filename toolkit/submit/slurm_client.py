@@ -8,6 +8,7 @@ import subprocess
 from typing import TYPE_CHECKING
 
 from toolkit.errors import HeadCommandFailed, ToolkitError
+from toolkit.head_runner import TRAINING_PROGRAM
 from toolkit.submit.errors import SlurmRefused
 from toolkit.training.run_folder.stop_forecast import MeasuredForecast
 
@@ -18,8 +19,6 @@ if TYPE_CHECKING:
 
 TIMEOUT = 60.0
 _ERROR = "sbatch: error: "
-PYTHON = "/shared/env/bin/python"
-LIBRARY = "/shared/lib"
 
 
 class LocalRunner:
@@ -88,11 +87,9 @@ class SlurmClient:
         None if no run has one.
         """
         sha256 = hashlib.sha256(text.encode()).hexdigest()
-        program = ["env", f"PYTHONPATH={LIBRARY}", PYTHON, "-m", "toolkit.training", "similar-run"]
+        argv = [*TRAINING_PROGRAM, "similar-run", f"--script-sha256={sha256}", "--", *arguments]
         try:
-            output = self._runner.run(
-                [*program, f"--script-sha256={sha256}", "--", *arguments], timeout=TIMEOUT
-            )
+            output = self._runner.run(argv, timeout=TIMEOUT)
             record = json.loads(output)
         except (ToolkitError, ValueError):  # the library is missing or older: nothing is known
             return None

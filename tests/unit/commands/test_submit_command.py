@@ -257,8 +257,9 @@ def earlier_run(cluster, monkeypatch):
 
     The run measured `save_seconds` for a save.
     """
-    monkeypatch.setattr(slurm_client, "PYTHON", sys.executable)
-    monkeypatch.setattr(slurm_client, "LIBRARY", str(Path(toolkit.__file__).parents[1]))
+    library = Path(toolkit.__file__).parents[1]
+    program = ("env", f"PYTHONPATH={library}", sys.executable, "-m", "toolkit.training")
+    monkeypatch.setattr(slurm_client, "TRAINING_PROGRAM", program)
     monkeypatch.setenv("TOOLKIT_RUNS", str(cluster / "runs"))
 
     def make(job, save_seconds, *, script=GOOD, arguments=("train.py", "--epochs=3")):

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Final
 from ruamel.yaml import YAML
 from ruamel.yaml.error import YAMLError
 
+from toolkit.join.hostlists import compressed, expanded
 from toolkit.join.preflight.findings import Hit, Origin, SiteRule
-from toolkit.join.preflight.hostlists import compressed, expanded
 from toolkit.lint.finding import Severity
 from toolkit.lint.slurm_conf.rule import MAN
 

@@ -7,6 +7,7 @@ import shlex
 from ipaddress import AddressValueError, IPv4Address, IPv4Network
 from typing import TYPE_CHECKING, Final
 
+from slurmplugins.config.node import SLURMCTLD_PORT
 from toolkit.join.preflight.findings import Hit, Origin, SiteRule
 from toolkit.lint.finding import Severity
 from toolkit.lint.slurm_conf.rule import MAN
@@ -30,7 +31,6 @@ SLOW_SECONDS: Final = 0.1
 """Above the way round half of a continent; a step's launch takes several such ways."""
 TCP_TIMEOUT: Final = 2
 ETHERNET: Final = 1500
-SLURMCTLD_PORT: Final = 6817
 _ADDRESS: Final = re.compile(r"\(([^)]*)\)")
 _DEFAULT_ROUTE: Final = IPv4Network("0.0.0.0/0")
 ROUTES: Final = Origin("ip route show")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from toolkit.join.hostlists import expanded
 from toolkit.join.preflight.findings import Hit, SiteFinding, SiteRule
-from toolkit.join.preflight.hostlists import expanded
 from toolkit.join.preflight.versions import series
 from toolkit.lint.finding import Severity
 from toolkit.lint.slurm_conf.check import check_slurm_conf

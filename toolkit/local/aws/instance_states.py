@@ -102,11 +102,7 @@ class States:
 
     def get(self, instance_id: str) -> LocalInstance:
         """Return the instance's row, or refuse as EC2 does."""
-        instance = self._tables.instances.get(instance_id)
-        if instance is None:
-            message = f"The instance ID '{instance_id}' does not exist"
-            raise ec2_error("InvalidInstanceID.NotFound", message)
-        return instance
+        return self._tables.instance(instance_id)
 
     def request_state(
         self, instance_id: str, new_state: str, allowed: tuple[str, ...], reason: Reason | None

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from moto.ec2.models import ec2_backends
 from moto.ec2.models.instances import StateReason
 
+from toolkit.local.aws.aws_errors import ec2_error
 from toolkit.local.options import ACCOUNT
 
 if TYPE_CHECKING:
@@ -124,6 +125,14 @@ class Tables:
     instances: dict[str, LocalInstance] = field(default_factory=dict)
     wanted_addresses: set[str] = field(default_factory=set)  # of running stack operations
     on_state: StateWatcher = lambda *_: None
+
+    def instance(self, instance_id: str) -> LocalInstance:
+        """Return the instance's row, or refuse as EC2 does."""
+        instance = self.instances.get(instance_id)
+        if instance is None:
+            message = f"The instance ID '{instance_id}' does not exist"
+            raise ec2_error("InvalidInstanceID.NotFound", message)
+        return instance
 
     def ec2(self, region: str) -> Any:
         """Return moto's EC2 of a region."""

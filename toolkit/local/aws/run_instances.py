@@ -155,9 +155,7 @@ class Compute:
 
     def console(self, instance_id: str) -> dict[str, Any]:
         """Return the machine's console as GetConsoleOutput shows it."""
-        if instance_id not in self._tables.instances:
-            message = f"The instance ID '{instance_id}' does not exist"
-            raise ec2_error("InvalidInstanceID.NotFound", message)
+        self._tables.instance(instance_id)  # refuses an unknown id
         output = self._console(instance_id)[-_CONSOLE_LIMIT:].decode("utf-8", "replace")
         return {
             "InstanceId": instance_id,

@@ -42,8 +42,11 @@ class Volumes:
 
     def install(self, patches: Patches) -> None:
         """Put this in place of moto's attachments, and give its volumes content."""
+        self._install_attachments(patches)
+        self._install_content(patches)
+
+    def _install_attachments(self, patches: Patches) -> None:
         volumes = self
-        original: dict[str, Any] = {}
 
         def attach_volume(response: Any) -> Any:
             response.error_on_dryrun()
@@ -57,6 +60,13 @@ class Volumes:
             response.error_on_dryrun()
             attachment = volumes.detach(response.ec2_backend, response._get_param("VolumeId"))
             return _answer(attachment, "detaching")
+
+        patches.replace(EC2Response, "attach_volume", attach_volume)
+        patches.replace(EC2Response, "detach_volume", detach_volume)
+
+    def _install_content(self, patches: Patches) -> None:
+        volumes = self
+        original: dict[str, Any] = {}
 
         def delete_volume(backend: Any, volume_id: str) -> Any:
             volume = original["delete_volume"](backend, volume_id)
@@ -81,8 +91,6 @@ class Volumes:
             volumes.file(snapshot_id).unlink(missing_ok=True)
             return snapshot
 
-        patches.replace(EC2Response, "attach_volume", attach_volume)
-        patches.replace(EC2Response, "detach_volume", detach_volume)
         for method in (delete_volume, modify_volume, create_snapshot, delete_snapshot):
             name = method.__name__
             original[name] = getattr(EC2Backend, name)
@@ -94,7 +102,7 @@ class Volumes:
 
     def attach(self, backend: Any, volume_id: str, instance_id: str, device: str) -> Any:
         """Attach a volume, or refuse as EC2 does; return the attachment."""
-        volume, instance = backend.get_volume(volume_id), self._instance(instance_id)
+        volume, instance = backend.get_volume(volume_id), self._tables.instance(instance_id)
         _check_attachable(volume, instance, device)
         attachment = backend.attach_volume(volume_id, instance_id, device)
         self._fill(volume)
@@ -111,7 +119,7 @@ class Volumes:
         if attachment is None:
             message = f"Volume '{volume_id}' is in the 'available' state."
             raise ec2_error("IncorrectState", message)
-        instance = self._instance(attachment.instance.id)
+        instance = self._tables.instance(attachment.instance.id)
         if volume_id not in instance.volumes:
             message = f"Unable to detach root volume '{volume_id}' from instance '{instance.id}'"
             raise ec2_error("OperationNotPermitted", message)
@@ -145,13 +153,6 @@ class Volumes:
             _copy(self.file(volume.snapshot_id), file)
         with file.open("ab") as content:
             content.truncate(int(volume.size) * _GIB)
-
-    def _instance(self, instance_id: str) -> LocalInstance:
-        instance = self._tables.instances.get(instance_id)
-        if instance is None:
-            message = f"The instance ID '{instance_id}' does not exist"
-            raise ec2_error("InvalidInstanceID.NotFound", message)
-        return instance
 
 
 def release(instance: LocalInstance, volume_id: str) -> None:
