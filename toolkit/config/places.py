@@ -22,9 +22,9 @@ _DAY = re.compile(r"\b\d{4}-\d{2}-\d{2}\b", re.ASCII)
 
 
 def read_tree(text: str, source: str) -> CommentedMap:
-    """Parse YAML and keep its lines; the same text gives the same tree, to look at only.
+    """Parse YAML and keep its lines. Raises ConfigInvalid, which names `source`.
 
-    Raises ConfigInvalid, which names `source`.
+    The same text gives the same tree, so callers leave it as it is.
     """
     try:
         tree = _tree(text)

@@ -12,6 +12,7 @@ import zipfile
 from pathlib import Path
 
 import pytest
+import yaml
 
 ROLES = Path(__file__).parents[3] / "ansible" / "roles"
 
@@ -94,6 +95,24 @@ def test_bytecode_in_the_destination_is_ignored(publisher, capsys, source, tmp_p
     assert published(publisher, capsys, "--compile", source, dest) == (0, "changed")
     assert list(dest.rglob("*.pyc"))
     assert published(publisher, capsys, "--compile", source, dest) == (0, "unchanged")
+
+
+def test_code_that_others_import_is_published_with_its_bytecode():
+    """Compile it, or each job compiles it anew.
+
+    Jobs and daemons have users who can write no bytecode there.
+    """
+    tasks = [
+        task["ansible.builtin.command"]["argv"]
+        for path in sorted(ROLES.glob("*/tasks/*.yml"))
+        for task in yaml.safe_load(path.read_text()) or ()
+        if isinstance(task.get("ansible.builtin.command"), dict)
+    ]
+    published = [argv for argv in tasks if "{{ toolkit_publish }}" in argv]
+    # A stamped tree is an environment, which was compiled as it was built.
+    code = [argv for argv in published if "--stamp" not in argv]
+    assert len(code) == 3
+    assert all("--compile" in argv for argv in code)
 
 
 def test_publish_with_a_stamp_compares_only_the_stamp(publisher, capsys, source, tmp_path):
