@@ -90,9 +90,9 @@ def test_training_survives_a_spot_interruption_and_the_pool_scales_to_zero(
     cluster, demo, interrupted_instances
 ):
     demo.submit()
-    interrupted_instance = demo.train_until_interrupted()
-    interrupted_instances.append(interrupted_instance)
-    demo.check_requeue(interrupted_instance)
+    interruption = demo.train_until_interrupted()
+    interrupted_instances.append(interruption.instance_id)
+    demo.check_requeue(interruption)
     demo.finish()
     demo.audit()
     until("no instance of the pool", lambda: not instances_of_pool(cluster, "gpu", *LIVE))
@@ -115,11 +115,11 @@ def test_the_last_lines_of_the_interrupted_node_are_in_cloudwatch(cluster, inter
     assert {"slurm-node-boot", "slurm-node-agent", "user-data"} <= {line["unit"] for line in lines}
 
 
-def test_both_attempts_are_one_mlflow_run(cluster, demo):
+def test_all_attempts_are_one_mlflow_run(cluster, demo):
     runs = json.loads(cluster.toolkit("runs", "list", "--json").stdout)
     (run,) = [run for run in runs if run["tags"].get("toolkit.job_id") == demo.job_id]
     assert run["status"] == "FINISHED"
-    assert run["tags"]["toolkit.attempts"] == "2"
+    assert int(run["tags"]["toolkit.attempts"]) >= 2
     assert Decimal(run["tags"]["toolkit.cost_usd_estimate"]) > 0
     assert "loss" in run["metrics"]
 

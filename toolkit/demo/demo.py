@@ -31,6 +31,15 @@ POLL_SECONDS = 1.0
 T = TypeVar("T")
 
 
+@dataclass(frozen=True, slots=True)
+class Interruption:
+    """EC2's interruption of the job, as it came."""
+
+    instance_id: str
+    restarts_before: int
+    """Restarts of the job until then. A fault before it may have restarted the job."""
+
+
 @dataclass(slots=True)
 class Demo:
     """A run of the demo against one cluster."""
@@ -89,41 +98,47 @@ class Demo:
                 )
             show_detail(f"$ sbatch {' '.join(script)}  → job {self.job_id}")
 
-    def train_until_interrupted(self) -> str:
-        """Wait for steps, then have EC2 interrupt one instance.
-
-        Returns the id of that instance.
-        """
+    def train_until_interrupted(self) -> Interruption:
+        """Wait for steps, then have EC2 interrupt one instance."""
         with self.display.phase("Launch two spot instances") as show_detail:
             self._wait_for(lambda: self._job_running(show_detail), 150, "the job did not start")
             nodes = self._allocated_nodes()
             show_detail(f"{', '.join(nodes)} = {', '.join(self._instances(nodes))}")
-            (interrupted_instance,) = self._instances(nodes[-1:])
         with self.display.phase("Train") as show_detail:
             self._wait_for(lambda: self._interruptible(show_detail), 90, "no training steps")
         with self.display.phase("Interrupt an instance") as show_detail:
+            nodes = self._allocated_nodes()
+            (instance_id,) = self._instances(nodes[-1:])
+            interruption = Interruption(instance_id, self._job()["restart_cnt"])
             self.toolkit.run_and_show(
                 ["local", "interrupt", nodes[-1]],
                 show_detail,
                 remedy="`toolkit local status` lists the local cloud's machines",
             )
             show_detail(f"EC2's two-minute notice for {nodes[-1]}")
-        return interrupted_instance
+        return interruption
 
-    def check_requeue(self, interrupted_instance: str) -> None:
+    def check_requeue(self, interruption: Interruption) -> None:
         """Check that the job saves, is requeued and runs elsewhere.
 
-        It stops at a step boundary, and runs again on instances other than `interrupted_instance`.
+        It stops at a step boundary, and runs again without the interrupted instance.
         """
+
+        def restarted() -> str | None:
+            job = self._job()
+            show_detail(f"job {self.job_id} {'+'.join(job['job_state'])}")
+            return "requeued" if job["restart_cnt"] > interruption.restarts_before else None
+
         with self.display.phase("Checkpoint and requeue") as show_detail:
-            self._wait_for(lambda: self._job_restarted(show_detail), 60, "the job was not requeued")
+            self._wait_for(restarted, 60, "the job was not requeued")
         with self.display.phase("Run again without it") as show_detail:
             self._wait_for(lambda: self._job_running(show_detail), 150, "the job did not restart")
             instances = self._instances(self._allocated_nodes())
-            if interrupted_instance in instances:
+            if interruption.instance_id in instances:
                 raise PhaseFailed(
-                    f"the job runs again on the interrupted instance {interrupted_instance}",
-                    remedy="read `toolkit status` and the node agent's log",
+                    f"the job runs again on the interrupted instance {interruption.instance_id}",
+                    remedy="read `toolkit status` and the node agent's log; the job's is below",
+                    evidence=self._tail(f"{HOME}/slurm-{self.job_id}.out", 60),
                 )
             show_detail(", ".join(instances))
 
@@ -222,11 +237,6 @@ class Demo:
         show_detail(f"job {self.job_id} {'+'.join(states)} {job.get('state_reason', '')}")
         self._fail_if_ended(states)
         return "running" if states == ["RUNNING"] else None
-
-    def _job_restarted(self, show_detail: Callable[[str], None]) -> str | None:
-        job = self._job()
-        show_detail(f"job {self.job_id} {'+'.join(job['job_state'])}")
-        return "requeued" if job["restart_cnt"] >= 1 else None
 
     def _job_ended(self, show_detail: Callable[[str], None]) -> str | None:
         states = set(self._job()["job_state"])
