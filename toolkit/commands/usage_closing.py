@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +16,6 @@ from toolkit.output import print_json
 from toolkit.usage import close_days, closed_store, origin, show_closed
 from toolkit.usage.cluster_store import ClusterStore, cluster_folder, known_clusters
 from toolkit.usage.read_records import ReadResult, Source, read_new
-from toolkit.usage.stored_records import StoredRecords
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -53,7 +51,7 @@ class ClosingRun:
         reach = close_days.reach_of(self._store, collect.settled(self._sources))
         if self._dry_run and reach is None:
             return  # nothing was ever read, and this run reads nothing
-        sources = replace(self._sources, records=StoredRecords(self._store))
+        sources = self._sources
         self._plan = close_days.plan(
             self._store, sources, reach, through=through, again_from=again_from
         )

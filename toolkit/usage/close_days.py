@@ -16,11 +16,18 @@ from typing import TYPE_CHECKING, Final
 from toolkit.accounting import collect
 from toolkit.accounting.allocation import Policy, Window
 from toolkit.accounting.days import DAY
-from toolkit.usage import closed_store, database as databases, day_charges, day_details
+from toolkit.usage import (
+    closed_store,
+    closed_sums,
+    database as databases,
+    day_charges,
+    day_details,
+    month_sums,
+)
 from toolkit.usage.closed_store import ClosedDay, ClosedDays, DayCorrection, DayFiles
 from toolkit.usage.day_charges import CHARGE, CORRECTION, Amount, Closing, Key, amounts
 from toolkit.usage.errors import DayNotKnown
-from toolkit.usage.stored_records import BEHIND_ITS_END
+from toolkit.usage.stored_records import BEHIND_ITS_END, StoredRecords
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -115,12 +122,14 @@ def execute(
 ) -> Iterator[DayResult]:
     """Close and correct the planned days; yields each that was written.
 
+    The store's records are the facts.
     Days are named when their files are whole, so it may be killed at any time, and repeated. Raises
     as `collect.gather` does, and UsageStoreError.
     """
     reach = planned.reach or 0
     changed_from = store.records().changed_from
     with store.changing() as temporary, databases.opened(temporary, threads=1) as database:
+        sources = replace(sources, records=StoredRecords(store, database))
         files = DayFiles(database, store.folder, temporary)
         run = _Run(files, sources, now, status, closed_store.read(store))
         for days in _runs((*planned.checked_days, *planned.new_days)):
@@ -137,9 +146,17 @@ def execute(
             if run.closed is not known:
                 closed_store.commit(store, run.closed, days)
             yield from filter(None, results)
+        _keep_months(files, run.closed, (*planned.checked_days, *planned.new_days))
         records = store.records()
         if records.changed_from == changed_from and not planned.other_settings:
             store.commit_records(replace(records, changed_from=None))
+
+
+def _keep_months(files: DayFiles, closed: ClosedDays, changed: Sequence[int]) -> None:
+    """Write the sums of months that are over, for their reports."""
+    for days in month_sums.ended_months(closed, changed):
+        own = [closed.days[day] for day in days]
+        closed_sums.keep_month(files.database, files.folder, own, days[-1] + DAY, files.temporary)
 
 
 def weigh(facts: Facts, sources: Sources, day: int, reach: int, now: int) -> Segment:

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING
 
 from toolkit.accounting.attempts import job_labels
 from toolkit.accounting.charges import ChargePrices, Component
-from toolkit.accounting.cost_policy import Payer
+from toolkit.accounting.cost_policy import CostPolicy, Payer
 from toolkit.accounting.report import NO_JOB, Group, Key
 from toolkit.prices import PriceSource
-from toolkit.usage import closed_costs, day_charges, day_details
+from toolkit.usage import closed_costs, day_charges, day_details, month_sums
 from toolkit.usage.database import quoted
 from toolkit.usage.engine_input import make_payers
 from toolkit.usage.store import rows_of
@@ -27,16 +27,15 @@ if TYPE_CHECKING:
 
     from toolkit.accounting.attempts import Attempt
     from toolkit.accounting.charges import Charge, InstanceCost
-    from toolkit.accounting.cost_policy import CostPolicy
     from toolkit.accounting.instances import Instance, Kind
     from toolkit.usage.closed_store import ClosedDay
     from toolkit.usage.database import Database
 
 _WORK = f"('{Component.WORK}', '{Component.LOST}')"
 _COLUMNS = {
-    Key.ACCOUNT: "coalesce(nullif(n.account, ''), '(no account)')",
-    Key.USER: "coalesce(nullif(n.user_name, ''), '(no user)')",
-    Key.JOB: "n.job",
+    Key.ACCOUNT: "coalesce(nullif(account, ''), '(no account)')",
+    Key.USER: "coalesce(nullif(user_name, ''), '(no user)')",
+    Key.JOB: "job",
 }
 SUMMED_KEYS = frozenset(_COLUMNS)
 """Keys that the sums can be grouped by."""
@@ -77,15 +76,16 @@ class ClosedSums:
         """
         if Payer.SHARED in policy.payers().values():
             return None
+        kept = month_sums.folder_of(folder, days, until)
+        details = rows_of(folder, [day.details for day in days], day_details.COLUMNS)
+        database.run(f"CREATE OR REPLACE TEMP VIEW closed_details AS SELECT * FROM {details}")  # noqa: S608
+        if kept.is_dir():
+            month_sums.read(database, kept)
+            return cls(database)
         charges = [file for day in days for file in day.charges]
-        tables = (
-            ("closed_rows", charges, day_charges.COLUMNS),
-            ("closed_details", [day.details for day in days], day_details.COLUMNS),
-        )
-        for name, files, columns in tables:
-            source = rows_of(folder, files, columns)
-            database.run(f"CREATE OR REPLACE TEMP VIEW {name} AS SELECT * FROM {source}")  # noqa: S608
-        for table in (_DETAILS, _NAMES):
+        rows = rows_of(folder, charges, day_charges.COLUMNS)
+        database.run(f"CREATE OR REPLACE TEMP VIEW closed_rows AS SELECT * FROM {rows}")  # noqa: S608
+        for table in (_DETAILS, _NAMES, _TEXTS):
             database.run(table)
         if database.value("SELECT bool_or(is_equal_key) FROM names"):
             return None
@@ -94,6 +94,7 @@ class ClosedSums:
         sums = cls(database)
         sums._add_large(exact)
         sums._name_jobs()
+        database.run(_NAMED_SUMS)
         return sums
 
     def _add_large(self, exact: Callable[[Sequence[str]], Sequence[InstanceCost]]) -> None:
@@ -143,12 +144,7 @@ class ClosedSums:
 
     def texts(self) -> list[tuple[str, str]]:
         """Return all days' notes, and what was set aside: subject, content."""
-        subjects = (day_details.NOTE, day_details.SET_ASIDE, day_details.NO_COST)
-        names = ", ".join(map(quoted, subjects))
-        return self._database.rows(
-            f"""SELECT subject, content FROM closed_details WHERE subject IN ({names})
-            ORDER BY usage_day, number"""  # noqa: S608  # our own names
-        )
+        return self._database.rows("SELECT subject, content FROM day_texts")
 
     def net(self, kind: Kind | None = None) -> tuple[int, int]:
         """Return the cost before refunds, and the refunds, of a kind."""
@@ -238,13 +234,14 @@ class ClosedSums:
     def groups(self, keys: Sequence[Key]) -> list[Group]:
         """Return the rows by the given keys, as `Report.groups` does."""
         columns = ", ".join(
-            f"CASE WHEN s.attempt IS NULL THEN '{NO_JOB}' ELSE {_COLUMNS[key]} END AS k{number}"
+            f"CASE WHEN attempt IS NULL THEN '{NO_JOB}' ELSE {_COLUMNS[key]} END AS k{number}"
             for number, key in enumerate(keys)
         )
         names = ", ".join(f"k{number}" for number in range(len(keys)))
         self._database.run(
             f"""CREATE OR REPLACE TEMP TABLE keyed AS
-            SELECT {columns}, n.job, s.* FROM sums AS s LEFT JOIN names AS n USING (attempt)"""  # noqa: S608
+            SELECT {columns}, job, attempt, i, place, component, micro, known, seconds, whole
+            FROM named_sums"""  # noqa: S608
         )
         groups: dict[tuple[str, ...], Group] = {}
         width = len(keys)
@@ -270,7 +267,7 @@ class ClosedSums:
             item, (whole, seconds) = group(row)
             item.seconds += Fraction(int(seconds), int(whole))
         for row in rows(
-            f"""SELECT {names}, list(DISTINCT attempt::HUGEINT), list(DISTINCT job) FROM keyed
+            f"""SELECT {names}, list(DISTINCT attempt::UBIGINT), list(DISTINCT job) FROM keyed
             WHERE attempt IS NOT NULL GROUP BY {names}"""  # noqa: S608
         ):
             item, (attempts, jobs) = group(row)
@@ -280,9 +277,31 @@ class ClosedSums:
         return sorted(found, key=lambda item: (not item.has_jobs, -item.total, item.key_values))
 
 
+def keep_month(
+    database: Database, store: Path, days: Sequence[ClosedDay], until: int, temporary: Path
+) -> None:
+    """Write the sums of a closed month, if SQL can make them."""
+    folder = month_sums.folder_of(store, days, until)
+    policies = {tuple(sorted(day.policy.items())) for day in days}
+    if folder.is_dir() or len(policies) > 1:
+        return
+    policy = CostPolicy(**{key: Payer(value) for key, value in days[0].policy.items()})
+    sums = ClosedSums.of(database, store, days, policy, until=until, exact=lambda _: ())
+    if sums is not None and not database.rows("SELECT 1 FROM too_large LIMIT 1"):
+        month_sums.write(database, folder, temporary)
+
+
 # Most of the files is JSON, so what SQL asks for is read once.
 _DETAILS = """CREATE OR REPLACE TEMP TABLE details AS
     SELECT * EXCLUDE (content) FROM closed_details WHERE subject IN ('parts', 'attempt')"""
+
+_TEXTS = f"""CREATE OR REPLACE TEMP VIEW day_texts AS
+    SELECT subject, content FROM closed_details
+    WHERE subject IN ({", ".join(map(quoted, day_details.SUBJECTS_OF_TEXTS))})
+    ORDER BY usage_day, number"""  # noqa: S608  # our own names
+
+_NAMED_SUMS = """CREATE OR REPLACE TEMP VIEW named_sums AS
+    SELECT s.*, n.job, n.account, n.user_name FROM sums AS s LEFT JOIN names AS n USING (attempt)"""
 
 _NAMES = """CREATE OR REPLACE TEMP TABLE names AS
     WITH last_days AS (

@@ -8,6 +8,7 @@
     pages/DAY.json         the pages that were read, and what was set aside of them
     closed.json            the closed days
     closed/day=…/          their charges
+    closed-months/…/       their sums by month, which can be made again
 
 A change writes new files, then replaces a JSON file at once. Whoever is killed before that has
 changed nothing that counts.

@@ -45,6 +45,7 @@ COLUMNS = (
 )
 
 PARTS, ATTEMPT, NOTE, SET_ASIDE, NO_COST = "parts", "attempt", "note", "set aside", "no cost"
+SUBJECTS_OF_TEXTS = (NOTE, SET_ASIDE, NO_COST)
 _NO_FACTS = (None,) * 5
 
 

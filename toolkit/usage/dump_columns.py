@@ -97,8 +97,7 @@ def read_spool(
     columns = ", ".join(name for name, _ in COLUMNS)
     database.run(
         f"""CREATE OR REPLACE TEMP VIEW read_attempts AS
-        SELECT {columns}, strftime(make_timestamp(coalesce(submitted, started) * 1000000),
-        '%Y-%m-%d') AS day FROM typed WHERE reason IS NULL"""  # noqa: S608
+        SELECT {columns} FROM typed WHERE reason IS NULL"""  # noqa: S608
     )
     return int(steps), [(int(line), text, reason) for line, text, reason in bad_rows]
 

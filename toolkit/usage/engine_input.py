@@ -5,7 +5,9 @@ Python's values come in through a file, as DuckDB reads a file much sooner than 
 
 from __future__ import annotations
 
+import csv
 import tempfile
+from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,22 +17,20 @@ from toolkit.accounting.cost_policy import hidden_components, not_paid_by_jobs
 from toolkit.accounting.instances import NEVER_UP
 from toolkit.accounting.lives import ENDED_BY_SLURM, FOUND_DEAD
 from toolkit.accounting.sacct import nodes
+from toolkit.prices import Shape
 from toolkit.usage import instance_prices
 from toolkit.usage.database import quoted
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from toolkit.accounting.allocation import Policy, Window
     from toolkit.accounting.cost_policy import CostPolicy
     from toolkit.accounting.instances import Instance
-    from toolkit.prices import PriceBook, Shape, SpotHistory
+    from toolkit.prices import PriceBook, SpotHistory
     from toolkit.usage.database import Database
 
-_INSTANCES = {
-    "i": "INTEGER",
-    "node_number": "INTEGER",
-    "market": "INTEGER",
+_FACTS = {
     "is_head": "BOOLEAN",
     "launched": "BIGINT",
     "ended": "BIGINT",
@@ -39,14 +39,25 @@ _INSTANCES = {
     "end_seen": "BOOLEAN",
     "static": "BOOLEAN",
     "powered_down": "BIGINT",
-    "never_up": "BOOLEAN",
     "never_ran": "BOOLEAN",
-    "stopped": "BOOLEAN",
     "interrupted": "BOOLEAN",
+}
+"""Columns that an instance has by the same name."""
+
+_INSTANCES = {
+    "i": "INTEGER",
+    "node_number": "INTEGER",
+    "market": "INTEGER",
+    **_FACTS,
+    "never_up": "BOOLEAN",
+    "stopped": "BOOLEAN",
     "shape_cpus": "BIGINT",
     "shape_memory": "BIGINT",
     "shape_gpus": "BIGINT",
 }
+
+
+_NO_SHAPE = Shape(0, 0, 0)
 
 
 def numbered(instances: Iterable[Instance]) -> list[Instance]:
@@ -66,19 +77,17 @@ def make_instances(
     nodes = node_numbers(instances)
     markets = instance_prices.markets(instances, history)
 
-    def lines() -> Iterator[str]:
-        for number, item in enumerate(instances):
-            shape = shapes.get(item.instance_id)
-            sizes = f"{shape.cpus},{shape.memory_mib},{shape.gpus}" if shape else "0,0,0"
-            market = markets.get((item.instance_type, item.zone)) if item.spot else None
-            yield (
-                f"{number},{nodes.get(item.node)},{market},{item.is_head},{item.launched},"
-                f"{item.ended},{item.running},{item.seen_at},{item.end_seen},{item.static},"
-                f"{item.powered_down},{item.end_cause in NEVER_UP},{item.never_ran},"
-                f"{bool(item.stops)},{item.interrupted},{sizes}\n"
-            )
-
-    _table(database, "instances", _INSTANCES, lines())
+    sizes = [shapes.get(item.instance_id, _NO_SHAPE) for item in instances]
+    columns = (
+        range(len(instances)),
+        (nodes.get(item.node) for item in instances),
+        (markets.get((item.instance_type, item.zone)) if item.spot else None for item in instances),
+        *(map(attrgetter(name), instances) for name in _FACTS),
+        (item.end_cause in NEVER_UP for item in instances),
+        (bool(item.stops) for item in instances),
+        *(map(attrgetter(name), sizes) for name in ("cpus", "memory_mib", "gpus")),
+    )
+    _table(database, "instances", _INSTANCES, zip(*columns, strict=True))
 
 
 def make_spans(
@@ -100,8 +109,7 @@ def make_spans(
     )
     priced = {number for (number,) in database.rows("SELECT DISTINCT i FROM spans")}
     rows = instance_prices.book_spans(instances, priced, book, window, policy)
-    lines = (",".join(map(str, row)) + "\n" for row in rows)
-    _table(database, "book_spans", instance_prices.SPANS, lines)
+    _table(database, "book_spans", instance_prices.SPANS, rows)
     database.run("INSERT INTO spans SELECT * FROM book_spans")
 
 
@@ -185,15 +193,17 @@ def _names(states: Iterable[str]) -> str:
     return f"({', '.join(map(quoted, sorted(states)))})"
 
 
-def _table(database: Database, name: str, columns: Mapping[str, str], lines: Iterable[str]) -> None:
+def _table(
+    database: Database, name: str, columns: Mapping[str, str], rows: Iterable[tuple[object, ...]]
+) -> None:
     """Make a table of numbers and truths, through a file."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / name
-        with path.open("w", encoding="utf-8") as file:
-            file.writelines(lines)
+        with path.open("w", encoding="utf-8", newline="") as file:
+            csv.writer(file, lineterminator="\n").writerows(rows)
         kinds = ", ".join(f"{quoted(column)}: {quoted(kind)}" for column, kind in columns.items())
         database.run(
             f"""CREATE OR REPLACE TEMP TABLE {name} AS SELECT * FROM read_csv(
             {quoted(str(path))}, delim=',', header=false, auto_detect=false, quote='', escape='',
-            comment='', new_line='\\n', nullstr='None', columns={{{kinds}}})"""  # noqa: S608
+            comment='', new_line='\\n', nullstr='', columns={{{kinds}}})"""  # noqa: S608
         )

@@ -7,6 +7,7 @@ through it in the order of their ends, so many of them need no more memory than 
 from __future__ import annotations
 
 import gc
+from bisect import bisect_left
 from collections import defaultdict
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -135,16 +136,12 @@ def _turns(instances: Sequence[Instance], window: Window, at_once: int) -> list[
         since = max(min(item.launched for item in own), end(own[0]) - LONGEST_LOOK_BACK) - DAY
         turns.append(_Turn(own, since, end(own[-1]) + DAY))
     for number, turn in enumerate(turns):
-        for item in turn.own:
-            for later in turns[number + 1 :]:
-                if end(later.own[0]) - LONGEST_LOOK_BACK - DAY > end(item):
-                    break
-                if end(item) >= later.since:
-                    later.others.append(item)
-            for earlier in turns[:number][::-1]:
-                if item.launched >= earlier.until:
-                    break
-                earlier.others.append(item)
+        for later in turns[number + 1 :]:
+            later.others += turn.own[bisect_left(turn.own, later.since, key=end) :]
+        begun = turn.own
+        for earlier in turns[:number][::-1]:  # those that began before the one before it are fewer
+            begun = [item for item in begun if item.launched < earlier.until]
+            earlier.others += begun
     return turns
 
 

@@ -1,6 +1,7 @@
 """Law of closed days: written, read back and added up, they are the exact engine's report."""
 
 import random
+import shutil
 from contextlib import contextmanager
 from dataclasses import replace
 from itertools import pairwise
@@ -32,9 +33,16 @@ from toolkit.accounting.cost_policy import Payer
 from toolkit.accounting.report import Key
 from toolkit.accounting.segments import report_of
 from toolkit.prices import Contracts, SpotHistory
-from toolkit.usage import closed_store, database as databases, day_charges, day_details
+from toolkit.usage import (
+    closed_store,
+    database as databases,
+    day_charges,
+    day_details,
+    month_sums,
+)
 from toolkit.usage.closed_report import split, summed_report
 from toolkit.usage.closed_store import ClosedDay, ClosedDays
+from toolkit.usage.closed_sums import keep_month
 from toolkit.usage.cluster_store import ClusterStore
 from toolkit.usage.summed_report import SummedReport, with_projects
 
@@ -116,8 +124,15 @@ def of_segments(store, known, policy):
 
 
 @contextmanager
-def by_sums(store, known):
-    """Yield the report by sums; None if there is none."""
+def by_sums(store, known, *, kept=False):
+    """Yield the report by sums, made or kept; or None."""
+    days = [known.days[day] for day in sorted(known.days)]
+    folder = month_sums.folder_of(store.folder, days, DAYS * DAY)
+    shutil.rmtree(folder.parent, ignore_errors=True)
+    if kept:
+        with store.changing() as temporary, databases.opened(threads=1) as database:
+            keep_month(database, store.folder, days, DAYS * DAY, temporary)
+    event(f"a month's sums: {folder.is_dir()}")
     parts = split(known, Window(0, DAYS * DAY), costs_always=True)
     with databases.opened(threads=1) as database:
         yield summed_report(database, store, known, parts, now=NOW, cluster="demo")
@@ -230,6 +245,8 @@ def test_closed_days_are_the_report_of_the_exact_engine(store, all_instances, tr
         event(f"by sums: {summed is not None}")
         assert (summed is None) == (Payer.SHARED in payers.payers().values())
         assert summed is None or all_of(summed) == all_of(made)
+    with by_sums(store, known, kept=True) as summed:
+        assert summed is None or all_of(summed) == all_of(made)
 
 
 @given(st.integers(0, 2**32))
@@ -255,8 +272,9 @@ def test_sums_of_closed_days_are_those_of_their_charges(store, seed):
     known = closed(store, segments)
     made = of_segments(store, known, segments[0].cost_policy)
     assert lines(made) == lines(build(cluster="demo", window=window, **facts))
-    with by_sums(store, known) as summed:
-        assert all_of(summed) == all_of(made)
+    for kept in (False, True):
+        with by_sums(store, known, kept=kept) as summed:
+            assert all_of(summed) == all_of(made)
 
 
 @given(st.integers(0, 2**32), st.lists(st.integers(1, 14_000), min_size=1, max_size=3))
@@ -293,5 +311,6 @@ def test_closed_days_have_the_sums_of_what_was_measured(store, metrics, life, pr
     assert lines(made) == lines(exact)
     assert made.components() == exact.components()
     event(f"unknown: {exact.unknown_costs}")
-    with by_sums(store, known) as summed:
-        assert all_of(summed) == all_of(made)
+    for kept in (False, True):
+        with by_sums(store, known, kept=kept) as summed:
+            assert all_of(summed) == all_of(made)

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from tests.unit.accounting.test_records import KEPT, OWN, NoHead
 from toolkit.accounting.allocation import Policy, Window
 from toolkit.accounting.collect import Sources, collect, collect_segment
 from toolkit.usage import close_days, closed_store, read_records
 from toolkit.usage.closed_report import closed_report, split
 from toolkit.usage.cluster_store import ClusterStore
-from toolkit.usage.stored_records import StoredRecords
 
 TOKEN = "t0k3n"
 
@@ -36,19 +33,16 @@ class Person:
         source = read_records.Source(self.cluster.s3, KEPT, "demo", "us-east-1")
         return read_records.read_new(self.store, source, now, **options)
 
-    def stored(self):
-        return replace(self.sources, records=StoredRecords(self.store))
-
     def plan(self, **options):
         reach = close_days.reach_of(self.store, None)
-        return close_days.plan(self.store, self.stored(), reach, **options)
+        return close_days.plan(self.store, self.sources, reach, **options)
 
     def close(self, now, **options):
         planned = self.plan(**options)
         return list(
             close_days.execute(
                 self.store,
-                self.stored(),
+                self.sources,
                 planned,
                 now=now,
                 token=lambda: TOKEN,

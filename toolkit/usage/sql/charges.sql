@@ -10,22 +10,38 @@
 
 -- Prices that change, as multiples of the bill's unit.
 CREATE OR REPLACE TEMP TABLE ratios AS
-SELECT s.i, s.s_start, s.s_end, s.pico // b.unit AS ratio
+SELECT s.i, s.s_start, s.s_end, s.pico // b.unit AS ratio, b.is_narrow
 FROM spans AS s JOIN bills AS b USING (i)
 WHERE NOT b.is_uniform;
 
+-- Where all seconds cost the same, these are the weights. Nearly all weights are narrow.
 CREATE OR REPLACE TEMP TABLE weights AS
-WITH costs AS (
-    SELECT l.*, l_to - l_from AS seconds, (l_to - l_from)::HUGEINT AS cost
-    FROM lines AS l SEMI JOIN (SELECT i FROM bills WHERE is_uniform) USING (i)
-    UNION ALL
-    SELECT l.*, least(l.l_to, r.s_end) - greatest(l.l_from, r.s_start) AS seconds,
-        r.ratio::HUGEINT * (least(l.l_to, r.s_end) - greatest(l.l_from, r.s_start)) AS cost
+WITH uniform AS (
+    SELECT i, component, attempt, sum((l_to - l_from) * part) AS weight, min(place) AS place
+    FROM lines SEMI JOIN (SELECT i FROM bills WHERE is_uniform AND is_narrow) USING (i)
+        ANTI JOIN hard USING (i)
+    GROUP BY i, component, attempt
+), costs AS (
+    SELECT l.*, least(l.l_to, r.s_end) - greatest(l.l_from, r.s_start) AS seconds, r.ratio
     FROM lines AS l JOIN ratios AS r ON r.i = l.i AND r.s_start < l.l_to AND r.s_end > l.l_from
+    WHERE r.is_narrow
+), wide AS (
+    SELECT l.*, l_to - l_from AS seconds, 1 AS ratio
+    FROM lines AS l SEMI JOIN (SELECT i FROM bills WHERE is_uniform AND NOT is_narrow) USING (i)
+    UNION ALL
+    SELECT l.*, least(l.l_to, r.s_end) - greatest(l.l_from, r.s_start), r.ratio
+    FROM lines AS l JOIN ratios AS r ON r.i = l.i AND r.s_start < l.l_to AND r.s_end > l.l_from
+    WHERE NOT r.is_narrow
 )
-SELECT i, component, attempt, sum(cost * part) AS weight, sum(seconds * part) AS above,
-    min(place) AS place
+SELECT i, component, attempt, weight, weight AS above, place FROM uniform
+UNION ALL
+SELECT i, component, attempt, sum(ratio * seconds * part), sum(seconds * part), min(place)
 FROM costs ANTI JOIN hard USING (i)
+GROUP BY i, component, attempt
+UNION ALL
+SELECT i, component, attempt, sum(ratio::HUGEINT * seconds * part), sum(seconds::HUGEINT * part),
+    min(place)
+FROM wide ANTI JOIN hard USING (i)
 GROUP BY i, component, attempt;
 
 CREATE OR REPLACE TEMP TABLE sums AS
@@ -59,29 +75,30 @@ INSERT INTO hard SELECT i, 'its amounts have too many digits' FROM grosses WHERE
 -- Each instance's parts are next to each other, the largest remainder first. Nearly all are narrow.
 CREATE OR REPLACE TEMP TABLE floors AS
 WITH shares AS (
-    SELECT w.i, w.component, w.attempt, w.above, w.place, g.whole, w.weight::BIGINT AS weight,
+    SELECT w.i, w.component, w.attempt, w.above, w.place, w.weight::BIGINT AS weight,
         g.gross::BIGINT AS gross, g.weight::BIGINT AS total
     FROM weights AS w JOIN grosses AS g USING (i) WHERE g.is_narrow
 ), floors AS (
     SELECT *, CASE WHEN total = 0 THEN 0 ELSE weight * gross // total END AS floor FROM shares
 )
-SELECT i, component, attempt, floor, above, whole, place, gross
+SELECT i, component, attempt, floor, above
 FROM floors ORDER BY i, weight * gross - floor * total DESC, place;
 
 INSERT INTO floors
 WITH shares AS (
-    SELECT w.i, w.component, w.attempt, w.above, w.place, g.whole, w.weight, g.gross,
-        g.weight AS total
+    SELECT w.i, w.component, w.attempt, w.above, w.place, w.weight, g.gross, g.weight AS total
     FROM weights AS w JOIN grosses AS g USING (i) WHERE NOT g.is_narrow AND g.digits < 37
 ), floors AS (
     SELECT *, CASE WHEN total = 0 THEN 0 ELSE weight * gross // total END AS floor FROM shares
 )
-SELECT i, component, attempt, floor, above, whole, place, gross
+SELECT i, component, attempt, floor, above
 FROM floors ORDER BY i, weight * gross - floor * total DESC, place;
 
 CREATE OR REPLACE TEMP TABLE residues AS
-SELECT i, min(rowid) AS first_row, any_value(gross) - sum(floor) AS residue
-FROM floors GROUP BY i;
+WITH shared AS (
+    SELECT i, min(rowid) AS first_row, sum(floor) AS floors FROM floors GROUP BY i
+)
+SELECT i, first_row, gross - floors AS residue, whole FROM shared JOIN grosses USING (i);
 
 CREATE OR REPLACE TEMP TABLE charges AS
 SELECT f.i, component, attempt,

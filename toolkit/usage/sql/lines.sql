@@ -33,7 +33,7 @@ WITH facts AS (
     SELECT i, list_reduce(list(pico), lambda x, y: gcd(x, y)) AS unit
     FROM spans SEMI JOIN (SELECT i FROM facts WHERE lowest < highest) USING (i) GROUP BY i
 )
-SELECT i, known, is_partly_known, is_exact, lowest = highest AS is_uniform,
+SELECT i, known, is_partly_known, is_exact, lowest = highest AS is_uniform, highest,
     coalesce(unit, greatest(lowest, 1)) AS unit
 FROM facts LEFT JOIN units USING (i);
 
@@ -58,8 +58,10 @@ FROM uses AS u SEMI JOIN billed USING (i) LEFT JOIN common AS c USING (i);
 INSERT INTO hard SELECT i, 'its shares have no small denominator' FROM wholes WHERE whole IS NULL;
 
 CREATE OR REPLACE TEMP TABLE bills AS
-SELECT b.*, p.known, p.is_uniform, p.unit,
-    coalesce(w.usages, 0) AS usages, w.last_end, coalesce(w.overlap, false) AS overlap, coalesce(w.whole, 1) AS whole
+SELECT b.*, p.known, p.is_uniform, p.unit, coalesce(w.usages, 0) AS usages, w.last_end,
+    coalesce(w.overlap, false) AS overlap, coalesce(w.whole, 1) AS whole,
+    -- No second has more than the whole, so no weight of it is larger: less than half of 2^63.
+    (hi - lo)::DOUBLE * coalesce(w.whole, 1) * greatest(p.highest // p.unit, 1) < 4e18 AS is_narrow
 FROM billed AS b JOIN prices AS p USING (i) LEFT JOIN wholes AS w USING (i)
     ANTI JOIN hard USING (i);
 

@@ -1,0 +1,111 @@
+"""The sums of a closed month: read in place of its days, and never of other days than these."""
+
+import shutil
+from dataclasses import replace
+
+import pytest
+
+from tests.fakes.slurmdbd import Row
+from tests.unit.accounting.test_records import DAY, HOUR, T0, Cluster, Place
+from tests.unit.usage.record_store import Person, lines
+from tests.unit.usage.test_read_records import page
+from toolkit.accounting.allocation import Window
+from toolkit.usage import closed_store, database as databases, month_sums
+from toolkit.usage.closed_report import split, summed_report
+
+SINCE, FIRST = T0 + 8 * DAY, T0 + 10 * DAY
+"""29 November, and 1 December."""
+NOW = FIRST + 2 * DAY
+
+
+@pytest.fixture(scope="module")
+def lived():
+    cluster = Cluster()
+    cluster.place = Place(settled=SINCE, read=SINCE, moment=cluster.place.moment)
+    cluster.live(SINCE, NOW)
+    return cluster
+
+
+@pytest.fixture
+def person(lived, tmp_path):
+    cluster = Cluster()
+    cluster.s3.buckets |= {name: dict(objects) for name, objects in lived.s3.buckets.items()}
+    cluster.s3.written |= lived.s3.written
+    person = Person(cluster, tmp_path / "store")
+    person.read(NOW)
+    return person
+
+
+def kept(person):
+    return sorted((person.store.folder / month_sums.FOLDER).glob("*/*"))
+
+
+def november(person):
+    """Return the lines and the net cost of the month's report."""
+    closed = closed_store.read(person.store)
+    parts = split(closed, Window(T0, FIRST), costs_always=False)
+    with databases.opened(threads=1) as database:
+        report = summed_report(database, person.store, closed, parts, now=NOW, cluster="demo")
+        return lines(report), report.net
+
+
+def net(person):
+    """Return what the report shows without its charges."""
+    closed = closed_store.read(person.store)
+    parts = split(closed, Window(T0, FIRST), costs_always=False)
+    with databases.opened(threads=1) as database:
+        made = summed_report(database, person.store, closed, parts, now=NOW, cluster="demo")
+        return made.net
+
+
+def test_a_report_of_a_month_reads_its_sums(person):
+    person.close(NOW)
+    exact = person.anew(T0, FIRST, NOW)
+    assert november(person) == (lines(exact), exact.net)
+    for path in person.store.folder.glob("closed/*/*"):
+        path.unlink()
+    assert net(person) == exact.net, "the charges of days are not read"
+
+
+def test_a_month_has_sums_when_its_last_day_is_closed(person):
+    person.close(NOW, through=SINCE)
+    assert kept(person) == []
+    person.close(NOW, through=FIRST - DAY)
+    assert [path.parent.name for path in kept(person)] == ["2026-11"]
+
+
+def test_a_corrected_month_has_other_sums(person):
+    person.close(NOW)
+    (before,) = kept(person)
+    begun = FIRST - 18 * HOUR
+    row = Row(begun // HOUR, begun // HOUR, begun + 60, begun + 1740, state="NODE_FAIL")
+    page(person.cluster, [row], NOW + HOUR)
+    person.read(NOW + HOUR)
+    (result,) = person.close(NOW + HOUR)
+    assert result.correction
+    (after,) = kept(person)
+    assert after != before
+    assert november(person)[0] == lines(person.anew(T0, FIRST, NOW + HOUR))
+
+
+def test_sums_of_other_days_are_not_read(person):
+    """A copy of closed.json came back, and its numbers begin anew."""
+    person.close(NOW)
+    closed = closed_store.read(person.store)
+    own = [closed.days[day] for day in (SINCE, SINCE + DAY)]
+    names = {month_sums.folder_of(person.store.folder, days, FIRST) for days in (own, own[1:])}
+    later = [replace(own[0], closed_at=NOW + 1), own[1]]
+    assert kept(person)[0] in names
+    assert month_sums.folder_of(person.store.folder, later, FIRST) not in names
+    assert len(names) == 2
+
+
+def test_sums_that_are_missing_are_written_again_and_change_no_answer(person):
+    person.close(NOW)
+    (before,) = kept(person)
+    made = november(person)
+    shutil.rmtree(before)
+    assert november(person) == made
+    assert person.close(NOW) == []
+    assert kept(person) == [before]
+    assert november(person) == made
