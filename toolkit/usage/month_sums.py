@@ -1,4 +1,4 @@
-"""The sums of a closed month, kept beside its days.
+"""Keep the sums of a closed month beside its days.
 
 The month's report reads them, and adds nothing up. The days' own files stay the truth. A folder's
 name is a digest of the days that it was made of, so a month with a corrected day has no sums until
