@@ -1,7 +1,7 @@
 """The sums of a closed month, kept beside its days.
 
 The month's report reads them, and adds nothing up. The days' own files stay the truth. A folder's
-name is a digest of the days that it was made of, so a month with a corrected day has no sums until
+name is a digest of the days that it was made of. So a month with a corrected day has no sums until
 they are written anew. Nothing is lost without them.
 """
 
