@@ -139,6 +139,10 @@ TABLE: dict[str, tuple[snapshot.Snapshot, list[str]]] = {
         a_snapshot("IDLE+POWERING_DOWN", instance(S.SHUTTING_DOWN)),
         [],
     ),
+    "powering down after a spot notice": (
+        a_snapshot("IDLE+DRAIN+POWERING_DOWN", instance(), reason="toolkit: spot interruption"),
+        ["end i-1:notice"],
+    ),
     "powering down, instance ended": (a_snapshot("IDLE+POWERING_DOWN", TAKEN_INSTANCE), ["reopen"]),
     "powering down, no instance": (a_snapshot("IDLE+POWERING_DOWN"), ["reopen"]),
     "powering down, drained by an admin": (
