@@ -5,9 +5,17 @@ from fractions import Fraction
 import pytest
 
 from tests.unit.accounting.samples import T0, a_book, an_instance
-from toolkit.accounting.allocation import Policy, Window, allocate
+from toolkit.accounting.allocation import (
+    BilledSpan,
+    Policy,
+    Window,
+    allocate,
+    billed_spans,
+    weigh,
+)
 from toolkit.accounting.attempt_instances import Usage, Wait
-from toolkit.accounting.charges import Component
+from toolkit.accounting.charges import ChargePrices, Component
+from toolkit.accounting.instances import Kind
 from toolkit.prices import PriceSource
 
 EVER = Window(0, T0 + 100_000)
@@ -31,6 +39,10 @@ def lines(instance, *usages, waits=(), window=EVER, policy=None, book=None):
     assert cost.gross == sum(c.micro for c in cost.charges if c.component is not Component.REFUND)
     assert cost.net == sum(charge.micro for charge in cost.charges)
     return {(charge.component, charge.attempt): charge.micro for charge in cost.charges}
+
+
+def weighed(instance, *usages, window=EVER):
+    return weigh(instance, usages, a_book(), window, Policy())
 
 
 def test_boot_idle_gap_and_idle_tail_are_charged_to_the_adjacent_job():
@@ -305,6 +317,66 @@ def test_an_instance_outside_the_window_is_not_charged():
     earlier_instance = an_instance(ended=T0 + 1000)
     for window in (Window(T0 + 1000, T0 + 2000), Window(0, T0)):
         assert allocate(earlier_instance, [], a_book(), window, Policy()) is None
+
+
+def test_an_instance_outside_the_window_has_no_parts():
+    assert weighed(an_instance(ended=T0 + 1000), window=Window(T0 + 1000, T0 + 2000)) is None
+
+
+def test_the_rest_of_a_minimum_is_charged_in_the_window_behind_the_end():
+    instance, window = an_instance(ended=T0 + 20), Window(T0 + 30, T0 + 4000)
+    assert lines(instance, use(5, 20), window=window) == {(Component.MINIMUM, 1): 30 * RATE}
+
+
+@pytest.mark.parametrize(
+    ("ended", "stops", "until", "expected"),
+    [
+        (None, (), 20, [(0, 20, 20)]),  # it may run on: no minimum yet
+        (20, (), 20, [(0, 20, 60)]),
+        (20, (), 5000, [(0, 20, 60)]),
+        (None, ((10, 20),), 30, [(0, 10, 60), (20, 30, 30)]),
+        (30, ((10, 20),), 5000, [(0, 10, 60), (20, 30, 80)]),
+        (None, ((10, None),), 30, [(0, 10, 60)]),  # it is stopped
+        (None, (), 90, [(0, 90, 90)]),
+    ],
+)
+def test_each_start_that_is_over_is_billed_for_its_minimum(ended, stops, until, expected):
+    instance = an_instance(
+        ended=None if ended is None else T0 + ended,
+        running=T0,
+        stops=tuple((T0 + at, None if again is None else T0 + again) for at, again in stops),
+    )
+    assert list(billed_spans(instance, T0 + until, Policy())) == [
+        BilledSpan(T0 + start, T0 + end, T0 + billed) for start, end, billed in expected
+    ]
+
+
+@pytest.mark.parametrize(
+    ("starts", "next_use"),
+    [((), None), ((100,), None), ((300,), 300), ((299,), None), ((700, 400, 100), 400)],
+)
+def test_parts_name_the_next_use_behind_their_window(starts, next_use):
+    usages = [use(start, start + 50) for start in starts]
+    item = weighed(an_instance(), *usages, window=Window(T0, T0 + 300))
+    assert item is not None
+    assert item.next_use == (None if next_use is None else T0 + next_use)
+
+
+def test_an_instance_has_a_cost_by_day_and_a_rack_has_none():
+    """AWS bills no rack, and the costs by day are for its bill."""
+    instance, rack = weighed(an_instance()), weighed(an_instance(kind=Kind.RACK))
+    assert instance is not None
+    assert rack is not None
+    assert [(part.seconds, part.micro) for part in instance.days] == [(7200, 7200 * RATE)]
+    assert rack.days == ()
+
+
+def test_a_charge_names_the_sources_of_its_prices():
+    book = a_book()
+    cost = allocate(an_instance(ended=T0 + 100), [], book, EVER, Policy())
+    assert cost is not None
+    (charge,) = cost.charges
+    assert charge.prices == ChargePrices((PriceSource.HISTORY,), T0 - 1000)
 
 
 def test_an_unknown_price_is_in_no_sum_and_has_the_source_unknown():
