@@ -133,15 +133,17 @@ class Cluster:
     def run(self, *argv: str, timeout: float = 120) -> str:
         """Run argv on the head node as root.
 
-        A query is repeated while slurmctld restarts, because tests of the other lane restart
-        slurmctld.
+        A query or a submission is repeated while slurmctld restarts, because tests of the other
+        lane restart slurmctld.
         """
         deadline = time.monotonic() + 120
-        is_query = "squeue" in argv or {"scontrol", "show"} <= set(argv)
+        is_repeatable = not {"squeue", "sbatch"}.isdisjoint(argv) or {"scontrol", "show"} <= set(
+            argv
+        )
         while True:
             done = self._enter(argv, timeout)
             # `scontrol show job --json` exits 0 without an answer.
-            is_unreached = is_query and UNREACHED in done.stdout + done.stderr
+            is_unreached = is_repeatable and UNREACHED in done.stdout + done.stderr
             if not is_unreached or time.monotonic() > deadline:
                 break
             time.sleep(1)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from tests.slurm.conftest import toolkit
+from tests.slurm.conftest import UNREACHED, toolkit
 from tests.slurm.settings import edit, remove_zoe
 from tests.slurm.ssh import REFUSED, computer, environment
 from tests.slurm.test_requeues import ONE_NODE, preempt
@@ -47,6 +47,13 @@ def ssh(cluster, tmp_path_factory):
     return computer(cluster.config, tmp_path_factory.mktemp("ssh"))
 
 
+def submitted(ssh, key) -> str:
+    """Submit a job as zoe; return its number, "" while slurmctld restarts."""
+    done = ssh.run(*SUBMIT, "--wrap='sleep 900'", user="zoe", key=key)
+    assert done.returncode == 0 or UNREACHED in done.stderr, done
+    return done.stdout.strip()
+
+
 @pytest.fixture(scope="module")
 def departure(cluster, ssh, state):
     """An apply of a cluster.yaml without zoe, and without the partition's priority.
@@ -54,7 +61,7 @@ def departure(cluster, ssh, state):
     She has a job, a session and a program then.
     """
     key = state / "zoe"
-    job = ssh.run(*SUBMIT, "--wrap='sleep 900'", user="zoe", key=key).stdout.strip()
+    job = until("zoe's job", lambda: submitted(ssh, key))
     until("the job's start", lambda: cluster.job(job)["job_state"] == ["RUNNING"])
     session = subprocess.Popen(
         ssh.argv("judge", "sleep", "901", user="zoe", key=key),
