@@ -36,6 +36,6 @@ def test_one_command_brings_data_in_and_results_home(cluster):
 
 
 def ended(cluster, jobs):
-    """Return the jobs' records once the last has left its nodes, and None before."""
+    """Return the jobs' records once the last is over; None before."""
     records = [cluster.job(job) for job in jobs]
     return records if {*records[-1]["job_state"]} <= OVER else None
