@@ -363,7 +363,7 @@ def test_parts_name_the_next_use_behind_their_window(starts, next_use):
 
 
 def test_an_instance_has_a_cost_by_day_and_a_rack_has_none():
-    """AWS bills no rack, and the costs by day are for its bill."""
+    """Give costs by day, for AWS's bill: it has no rack."""
     instance, rack = weighed(an_instance()), weighed(an_instance(kind=Kind.RACK))
     assert instance is not None
     assert rack is not None
