@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 NODES = hostlist.expand("gpu-[001-002]")
 XMLNS = b'xmlns="http://ec2.amazonaws.com/doc/2016-11-15/"'
 THROTTLED = "RequestLimitExceeded"
-ROUND = 90.0
+ROUND = 75.0
 """Seconds between two starts of a job, less than a launch stays unresolved."""
 
 
@@ -124,7 +124,7 @@ def test_a_launch_whose_answer_proves_nothing_is_asked_again_by_its_token(
 
 
 def test_ten_minutes_of_504_start_two_instances_for_two_nodes(tmp_path: Path):
-    with running_cluster(tmp_path, speed=2.0) as cluster:
+    with running_cluster(tmp_path) as cluster:
         patiently(cluster, 3600)
         cluster.ec2.lie("RunInstances", Reply(504), done=True)
         cluster.slurm.start(7, NODES)
