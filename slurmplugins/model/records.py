@@ -147,9 +147,10 @@ def unpack(body: bytes) -> tuple[dict[str, Any], str]:
 
 
 def _day_key(key: str, text: str, digest: str) -> RecordKey:
-    day = int(datetime.strptime(text, _DAY).replace(tzinfo=UTC).timestamp())
+    day = _second(f"{text}T000000Z")
     return RecordKey(key, day, day + DAY, day, digest)
 
 
 def _second(text: str) -> int:
-    return int(datetime.strptime(text, _TIME).replace(tzinfo=UTC).timestamp())
+    # strptime takes twenty times as long, and a closing reads a thousand keys.
+    return int(datetime.fromisoformat(text).timestamp())

@@ -23,10 +23,13 @@ LIMIT = 3600.0
 """Seconds that a run may take, where no larger limit is told."""
 REBUILD = "a dump read; its instances priced, allocated, reported"
 PEER = "slurm2sql: parse alone"
-DAYS = 32
-"""Days of the cluster whose records are read: a month, and a day more."""
+DAYS = 35
+"""Days of the cluster whose records are read: a month, and then some.
+
+The last day is an ordinary one. A closing on the first two of a month also keeps the month's sums.
+"""
 STEPS = {
-    "close-month": "close: a month of records read, its days closed",
+    "close-month": f"close: {DAYS - 1} days of records read and closed",
     "report-month": "report: the closed month",
     "close-day": "close: the last day's records read, the day closed",
     "report-day": "report: the last day",

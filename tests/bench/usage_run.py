@@ -4,7 +4,7 @@ usage_run.py STEP FOLDER
 
 `rebuild` reads a dump, prices, allocates and reports. The other steps run what the commands
 `toolkit usage close` and `toolkit report` run on a cluster's records, but for the sign-in to AWS.
-`close-month` reads all pages but the last day's and closes the days. `report-month` prints them.
+`close-month` reads all pages but the last day's and closes the days. `report-month` prints January.
 `close-day` reads and closes the last day. `report-day` prints it. `old` makes the store ten years
 older.
 """
@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 OLD_DAYS = 3650
+JANUARY = 31
+"""The days of the first month of a history."""
 
 
 class NoEc2:
@@ -189,7 +191,7 @@ def old(folder: Path) -> dict[str, object]:
 STEPS: dict[str, Callable[[Path], dict[str, object]]] = {
     "rebuild": rebuild,
     "close-month": lambda folder: _closed(folder, "records.pickle"),
-    "report-month": lambda folder: _printed(folder, 0, -1),
+    "report-month": lambda folder: _printed(folder, 0, JANUARY - 1),
     "close-day": lambda folder: _closed(folder, "all-records.pickle"),
     "report-day": lambda folder: _printed(folder, -1, -1),
     "old": old,
