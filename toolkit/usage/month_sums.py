@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import hashlib
 import shutil
-from datetime import UTC, datetime
+from operator import attrgetter
 from typing import TYPE_CHECKING
 
-from toolkit.accounting.days import DAY
-from toolkit.usage import database as databases
+from toolkit.accounting.days import DAY, day_of
+from toolkit.accounting.periods import month_before, month_of
 from toolkit.usage.database import quoted
 
 if TYPE_CHECKING:
@@ -59,12 +59,7 @@ def folder_of(store: Path, days: Sequence[ClosedDay], until: int) -> Path:
     """
     facts = (_LAYOUT, until, *days)
     digest = hashlib.sha256(repr(facts).encode()).hexdigest()[:32]
-    return store / FOLDER / month_of(until - DAY) / digest
-
-
-def month_of(second: int) -> str:
-    """Return the UTC month of an epoch second: `2026-11`."""
-    return databases.day(second)[:7]
+    return store / FOLDER / month_of(day_of(until - DAY)).name / digest
 
 
 def read(database: Database, folder: Path) -> None:
@@ -98,16 +93,11 @@ def ended_months(closed: ClosedDays, changed: Iterable[int]) -> list[list[int]]:
     """
     if closed.until is None:
         return []
-    begun = month_of(closed.until)  # its last day is not closed
-    last = _first_second(begun) - DAY
-    names = {name for name in map(month_of, (*changed, last)) if name < begun}
-    months = []
-    for name in sorted(names):
-        first = _first_second(name)
-        days = [day for day in range(first, first + 31 * DAY, DAY) if month_of(day) == name]
-        months.append([day for day in days if day in closed.days])
-    return [days for days in months if days]
-
-
-def _first_second(month: str) -> int:
-    return int(datetime.fromisoformat(f"{month}-01").replace(tzinfo=UTC).timestamp())
+    begun = month_of(day_of(closed.until))  # its last day is not closed
+    months = {month_before(begun.first), *(month_of(day_of(day)) for day in changed)}
+    spans = []
+    for month in sorted(months, key=attrgetter("first")):
+        if month.first < begun.first:
+            seconds = range(month.window.since, month.window.until, DAY)
+            spans.append([day for day in seconds if day in closed.days])
+    return [days for days in spans if days]

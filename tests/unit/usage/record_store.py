@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.unit.accounting.test_records import KEPT, OWN, NoHead
+from tests.unit.accounting.test_records import KEPT, OWN, Cluster, NoHead
 from toolkit.accounting.allocation import Policy, Window
 from toolkit.accounting.collect import Sources, collect, collect_segment
 from toolkit.usage import close_days, closed_store, read_records
@@ -10,6 +10,14 @@ from toolkit.usage.closed_report import closed_report, split
 from toolkit.usage.cluster_store import ClusterStore
 
 TOKEN = "t0k3n"
+
+
+def person_of(lived, folder, **settings):
+    """Return a person with a copy of the cluster's bucket."""
+    cluster = Cluster()
+    cluster.s3.buckets |= {name: dict(objects) for name, objects in lived.s3.buckets.items()}
+    cluster.s3.written |= lived.s3.written
+    return Person(cluster, folder, **settings)
 
 
 class Person:

@@ -6,7 +6,7 @@ from decimal import Decimal
 import pytest
 
 from tests.unit.accounting.test_records import DAY, HOUR, T0, Cluster, entry
-from tests.unit.usage.record_store import Person, lines
+from tests.unit.usage.record_store import Person, lines, person_of
 from tests.unit.usage.test_read_records import GIB, metrics
 from toolkit.accounting.storage import Infrastructure, Sizes, UnitPrices
 from toolkit.usage import database as databases
@@ -32,10 +32,7 @@ def lived():
 
 @pytest.fixture
 def person(lived, tmp_path):
-    cluster = Cluster()
-    cluster.s3.buckets |= {name: dict(objects) for name, objects in lived.s3.buckets.items()}
-    cluster.s3.written |= lived.s3.written
-    return Person(cluster, tmp_path / "store", infrastructure=INFRASTRUCTURE)
+    return person_of(lived, tmp_path / "store", infrastructure=INFRASTRUCTURE)
 
 
 def measure(person, *days, **more):

@@ -1,13 +1,14 @@
 """The sums of a closed month: read in place of its days, and never of other days than these."""
 
 import shutil
+from contextlib import contextmanager
 from dataclasses import replace
 
 import pytest
 
 from tests.fakes.slurmdbd import Row
 from tests.unit.accounting.test_records import DAY, HOUR, T0, Cluster, Place
-from tests.unit.usage.record_store import Person, lines
+from tests.unit.usage.record_store import lines, person_of
 from tests.unit.usage.test_read_records import page
 from toolkit.accounting.allocation import Window
 from toolkit.usage import closed_store, database as databases, month_sums
@@ -28,10 +29,7 @@ def lived():
 
 @pytest.fixture
 def person(lived, tmp_path):
-    cluster = Cluster()
-    cluster.s3.buckets |= {name: dict(objects) for name, objects in lived.s3.buckets.items()}
-    cluster.s3.written |= lived.s3.written
-    person = Person(cluster, tmp_path / "store")
+    person = person_of(lived, tmp_path / "store")
     person.read(NOW)
     return person
 
@@ -40,31 +38,29 @@ def kept(person):
     return sorted((person.store.folder / month_sums.FOLDER).glob("*/*"))
 
 
+@contextmanager
 def november(person):
+    """Make the month's report, which reads its charges when asked."""
+    closed = closed_store.read(person.store)
+    parts = split(closed, Window(T0, FIRST), costs_always=False)
+    with databases.opened(threads=1) as database:
+        yield summed_report(database, person.store, closed, parts, now=NOW, cluster="demo")
+
+
+def printed(person):
     """Return the lines and the net cost of the month's report."""
-    closed = closed_store.read(person.store)
-    parts = split(closed, Window(T0, FIRST), costs_always=False)
-    with databases.opened(threads=1) as database:
-        report = summed_report(database, person.store, closed, parts, now=NOW, cluster="demo")
+    with november(person) as report:
         return lines(report), report.net
-
-
-def net(person):
-    """Return what the report shows without its charges."""
-    closed = closed_store.read(person.store)
-    parts = split(closed, Window(T0, FIRST), costs_always=False)
-    with databases.opened(threads=1) as database:
-        made = summed_report(database, person.store, closed, parts, now=NOW, cluster="demo")
-        return made.net
 
 
 def test_a_report_of_a_month_reads_its_sums(person):
     person.close(NOW)
     exact = person.anew(T0, FIRST, NOW)
-    assert november(person) == (lines(exact), exact.net)
+    assert printed(person) == (lines(exact), exact.net)
     for path in person.store.folder.glob("closed/*/*"):
         path.unlink()
-    assert net(person) == exact.net, "the charges of days are not read"
+    with november(person) as report:
+        assert report.net == exact.net, "the charges of days are not read"
 
 
 def test_a_month_has_sums_when_its_last_day_is_closed(person):
@@ -85,7 +81,7 @@ def test_a_corrected_month_has_other_sums(person):
     assert result.correction
     (after,) = kept(person)
     assert after != before
-    assert november(person)[0] == lines(person.anew(T0, FIRST, NOW + HOUR))
+    assert printed(person)[0] == lines(person.anew(T0, FIRST, NOW + HOUR))
 
 
 def test_sums_of_other_days_are_not_read(person):
@@ -103,9 +99,9 @@ def test_sums_of_other_days_are_not_read(person):
 def test_sums_that_are_missing_are_written_again_and_change_no_answer(person):
     person.close(NOW)
     (before,) = kept(person)
-    made = november(person)
+    made = printed(person)
     shutil.rmtree(before)
-    assert november(person) == made
+    assert printed(person) == made
     assert person.close(NOW) == []
     assert kept(person) == [before]
-    assert november(person) == made
+    assert printed(person) == made
