@@ -100,7 +100,7 @@ def test_slurmdbd_holds_classes_as_they_are_declared_and_no_other_qos_is_touched
         return toolkit("accounts", "apply", "--config", str(path), *options).stdout
 
     def last_line(answer: str) -> str:
-        """Return the count: a user whom another test removed is named before it."""
+        """Return the count; a line before it may name another test's user."""
         return answer.splitlines()[-1]
 
     before = cluster.run("sacctmgr", "-n", "-P", "show", "qos", "normal")
