@@ -111,6 +111,24 @@ def restored(memory: Memory, *, same_cluster: bool) -> Memory:
     return replace(kept, limited=frozenset(), held={}, refused=frozenset(), denied={})
 
 
+def with_limits_of_both(before: Memory, after: Memory) -> Memory:
+    """Return the later memory, with the limits that were ours before.
+
+    They are ours until Slurm has given them up.
+    """
+    denied = {
+        name: before.denied.get(name, frozenset()) | after.denied.get(name, frozenset())
+        for name in before.denied.keys() | after.denied.keys()
+    }
+    return replace(
+        after,
+        limited=before.limited | after.limited,
+        held={**after.held, **before.held},
+        refused=before.refused | after.refused,
+        denied=denied,
+    )
+
+
 def to_json(memory: Memory) -> dict[str, Any]:
     """Return the file's content; amounts become text."""
     value = asdict(memory)

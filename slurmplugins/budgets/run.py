@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from slurmplugins.budgets import files
 from slurmplugins.budgets.figures import STALE
+from slurmplugins.budgets.memory import with_limits_of_both
 from slurmplugins.budgets.meter import rates
 from slurmplugins.budgets.plan import BudgetPlan, BudgetSnapshot, plan
 from slurmplugins.budgets.printing import printable_figures
@@ -88,21 +89,16 @@ def run_pass(snapshot: BudgetSnapshot, parts: Parts) -> BudgetPlan:
     """Carry out one pass.
 
     Raises StateError if the memory can't be saved, with nothing changed then.
-    Slurm's own limits are remembered before ours take their place. A change that fails is made by
-    the next pass, which compares Slurm with the plan again.
+    Slurm's own limits are remembered before ours take their place, and until they are back. A
+    change that fails is made by the next pass, which compares Slurm with the plan again.
     """
     made = plan(snapshot)
     for item in made.reached:
         _announce(item, parts, snapshot.now)
-    files.save(parts.folder, made.memory)
-    for work in _changes(made, parts, snapshot.now):
-        try:
-            work()
-        except SlurmUnreachable as error:
-            parts.log.warning(LogEvent.BUDGET_CHANGE_FAILED, message=error.message)
-            break  # what it did, the next pass sees
-        except SlurmRefused as error:
-            parts.log.warning(LogEvent.BUDGET_CHANGE_FAILED, message=error.message)
+    meanwhile = with_limits_of_both(snapshot.memory, made.memory)
+    files.save(parts.folder, meanwhile)
+    if _change_all(made, parts, snapshot.now) and meanwhile != made.memory:
+        files.save(parts.folder, made.memory)
     if any(item.stale for item in made.figures):
         parts.log.warning(
             LogEvent.BUDGET_FIGURES_STALE,
@@ -110,6 +106,20 @@ def run_pass(snapshot: BudgetSnapshot, parts: Parts) -> BudgetPlan:
             f" than {STALE:.0f} s ago: no new step is taken",
         )
     return made
+
+
+def _change_all(made: BudgetPlan, parts: Parts, now: float) -> bool:
+    """Change Slurm, and return whether nothing failed."""
+    failed = False
+    for work in _changes(made, parts, now):
+        try:
+            work()
+        except (SlurmUnreachable, SlurmRefused) as error:
+            parts.log.warning(LogEvent.BUDGET_CHANGE_FAILED, message=error.message)
+            failed = True
+            if isinstance(error, SlurmUnreachable):
+                break  # what it did, the next pass sees
+    return not failed
 
 
 def _changes(made: BudgetPlan, parts: Parts, now: float) -> list[Callable[[], None]]:

@@ -211,6 +211,29 @@ def test_the_memory_is_saved_before_the_first_change(tmp_path: Path):
     assert files.load(tmp_path).held["vision"].run_minutes == 70
 
 
+@pytest.mark.parametrize("error", [SlurmUnreachable("timed out"), SlurmRefused("not now")])
+def test_limits_that_could_not_be_lifted_are_lifted_by_the_next_pass(tmp_path: Path, error):
+    steps = (50, Action.SPOT_ONLY), (100, Action.HOLD), (110, Action.REFUSE)
+    remember(tmp_path, a_memory("120"))
+    slurm = FakeSlurm(vision=limits(run_minutes=70, submissions=5))
+    a_pass(tmp_path, slurm, a_config(a_budget(*steps)))
+    assert slurm.denied == {"batch": {"vision", "vision-lab"}}
+    slurm.accounts = {"vision": limits(group_minutes=0, run_minutes=0, submissions=0)}
+    slurm.error = error
+    a_pass(tmp_path, slurm, BudgetsConfig())
+    assert has_work(BudgetsConfig(folder=str(tmp_path)))
+    slurm.error = None
+    slurm.calls.clear()
+    a_pass(tmp_path, slurm, BudgetsConfig())
+    assert slurm.calls == [
+        ("vision", "GrpTRESMins=billing", None),
+        ("vision", "GrpTRESRunMins=billing", 70),
+        ("vision", "GrpSubmitJobs", 5),
+    ]
+    assert slurm.denied == {"batch": frozenset()}
+    assert not has_work(BudgetsConfig(folder=str(tmp_path)))
+
+
 def test_a_refused_change_leaves_the_others(tmp_path: Path):
     remember(tmp_path, a_memory("100"))
     slurm = FakeSlurm()
