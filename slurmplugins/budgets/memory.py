@@ -4,15 +4,12 @@ from __future__ import annotations
 
 from dataclasses import asdict, dataclass, field, replace
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from slurmplugins.model.json_input import finite
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-
-KEPT_DAYS: Final = 800
-"""Days of spending that are kept: the longest period is a year, and a grant may be two."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +91,32 @@ def spent(
         items += [days for account, days in by_account.items() if account not in accounts]
     return sum(
         (usd for days in items for day, usd in days.items() if first <= day <= last), Decimal(0)
+    )
+
+
+def is_closed(memory: Memory, day: str) -> bool:
+    """Return whether the day's amounts are those of a report.
+
+    Days that are older than a report's first one are not.
+    """
+    amounts = (*memory.days.values(), memory.nobody)
+    return day <= memory.closed_until and any(day in items for items in amounts)
+
+
+def without_days_before(memory: Memory, oldest: str) -> Memory:
+    """Return the memory without the spending of days before the oldest one."""
+
+    def kept(by_account: Mapping[str, Mapping[str, Decimal]]) -> dict[str, dict[str, Decimal]]:
+        return {name: recent(items) for name, items in by_account.items()}
+
+    def recent(items: Mapping[str, Decimal]) -> dict[str, Decimal]:
+        return {day: usd for day, usd in items.items() if day >= oldest}
+
+    return replace(
+        memory,
+        days=kept(memory.days),
+        projects={name: kept(items) for name, items in memory.projects.items()},
+        nobody=recent(memory.nobody),
     )
 
 

@@ -13,8 +13,7 @@ from decimal import Decimal
 from itertools import pairwise
 from typing import TYPE_CHECKING, Final
 
-from slurmplugins.budgets.memory import KEPT_DAYS
-from slurmplugins.budgets.periods import DAY, day_of, days
+from slurmplugins.budgets.periods import day_of, days
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -110,28 +109,17 @@ def measure(
     living = {item.id for item in instances if item.end >= until}
     for instance_id in sorted(totals.unclaimed.keys() - living):
         totals.add_to_nobody(until - 1, totals.unclaimed.pop(instance_id))
-    oldest = day_of(until - KEPT_DAYS * DAY)
     return replace(
         memory,
         measured_from=memory.measured_from or since,
         measured_until=until,
-        days=_since(totals.days, oldest),
-        projects={name: _since(items, oldest) for name, items in totals.projects.items()},
-        nobody={day: usd for day, usd in totals.nobody.items() if day >= oldest},
+        days=totals.days,
+        projects=totals.projects,
+        nobody=totals.nobody,
         last_account={key: name for key, name in totals.last_account.items() if key in living},
         last_project={key: name for key, name in totals.last_project.items() if key in living},
         unclaimed=totals.unclaimed,
     )
-
-
-def _since(
-    days_by_account: Mapping[str, Mapping[str, Decimal]], oldest: str
-) -> dict[str, dict[str, Decimal]]:
-    """Return the days that are kept."""
-    return {
-        account: {day: usd for day, usd in items.items() if day >= oldest}
-        for account, items in days_by_account.items()
-    }
 
 
 def rates(

@@ -10,9 +10,9 @@ from dataclasses import replace
 from decimal import Decimal, InvalidOperation
 from typing import TYPE_CHECKING, Final
 
-from slurmplugins.budgets.memory import Memory
+from slurmplugins.budgets.memory import Memory, is_closed, without_days_before
 from slurmplugins.budgets.meter import Allocation, InstanceTime, measure
-from slurmplugins.budgets.periods import DAY, period_of
+from slurmplugins.budgets.periods import DAY, day_of, period_of
 from slurmplugins.budgets.weights import Purchase
 from slurmplugins.errors import BadName, SlurmUnreachable
 from slurmplugins.model.hostlist import NodeName, expand
@@ -31,6 +31,8 @@ RECENT: Final = 240.0
 """Seconds for which slurmctld surely knows every job: MinJobAge is 300."""
 LONGEST: Final = 366 * DAY
 """Seconds before now at which a first measurement begins at the earliest."""
+KEPT_DAYS: Final = 800
+"""Days of spending that are kept at least; those of a longer grant are kept too."""
 
 
 class HeadSpending:
@@ -49,6 +51,13 @@ class HeadSpending:
         self._accounting = accounting
 
     def measured(self, memory: Memory, jobs: Sequence[BilledJob], now: float) -> Iterator[Memory]:
+        """Yield the memory after each part of the time up to now. Raises SlurmError."""
+        begins = [period_of(item, now).begin for item in self._budgets.budgets.values()]
+        oldest = day_of(min([now - KEPT_DAYS * DAY, *begins]))
+        for item in self._measured(memory, jobs, now):
+            yield without_days_before(item, oldest)
+
+    def _measured(self, memory: Memory, jobs: Sequence[BilledJob], now: float) -> Iterator[Memory]:
         instances = self.instances(now)
         if self._budgets.projects != memory.projects.keys():
             memory = self._with_projects(memory, instances, now)
@@ -61,17 +70,42 @@ class HeadSpending:
             since = until
         if now > since:
             present = allocations(jobs, self._budgets, now)
-            yield measure(memory, instances, present, since, now)
+            memory = measure(memory, instances, present, since, now)
+            yield memory
+        yield from self._with_earlier_days(memory, instances, now)
+
+    def _with_earlier_days(
+        self, memory: Memory, instances: Sequence[InstanceTime], now: float
+    ) -> Iterator[Memory]:
+        """Yield the memory with the days before its first one, day by day.
+
+        A budget that is added later may have a longer period than those so far. Days that a report
+        has closed keep its amounts.
+        """
+        first = self._first_second(now)
+        while first < memory.measured_from:
+            until = memory.measured_from
+            since = max((until - 1) // DAY * DAY, first)
+            if not is_closed(memory, day_of(since)):
+                own = replace(
+                    memory, closed_until="", last_account={}, last_project={}, unclaimed={}
+                )
+                found = measure(own, instances, self._past(since, until), since, until)
+                memory = replace(
+                    memory, days=found.days, projects=found.projects, nobody=found.nobody
+                )
+            memory = replace(memory, measured_from=since)
+            yield memory
 
     def _with_projects(
         self, memory: Memory, instances: Sequence[InstanceTime], now: float
     ) -> Memory:
         """Return the memory with the days of exactly these projects.
 
-        A new project's past is read from slurmdbd. Raises SlurmError.
+        A new project's part of the days so far is read from slurmdbd. Raises SlurmError.
         """
         names = self._budgets.projects
-        past, since = Memory(), self._first_second(now)
+        past, since = Memory(), max(self._first_second(now), memory.measured_from)
         while names - memory.projects.keys() and since < memory.measured_until:
             until = min(since + DAY, memory.measured_until)
             past = measure(past, instances, self._past(since, until), since, until)

@@ -115,15 +115,6 @@ def test_measuring_in_parts_gives_the_same_sum():
     assert spent(parts) == spent(whole)
 
 
-def test_old_days_are_forgotten():
-    days = {"vision": {"2020-01-01": ONE}}
-    old = Memory(days=days, projects={"imagenet": days}, nobody={"2020-01-01": ONE})
-    memory = measured([], [], memory=old)
-    assert memory.days == {"vision": {}}
-    assert memory.projects == {"imagenet": {"vision": {}}}
-    assert memory.nobody == {}
-
-
 def test_a_rate_is_the_price_of_the_purchase_where_it_is_known():
     attempts = [
         attempt("a", 0, 4, usd="1"),

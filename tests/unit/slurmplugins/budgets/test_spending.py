@@ -8,6 +8,7 @@ import pytest
 from slurmplugins.budgets.memory import Memory
 from slurmplugins.budgets.spending import HeadSpending, allocations
 from slurmplugins.config import burst as burst_config
+from slurmplugins.config.budgets import PeriodKind
 from slurmplugins.errors import SlurmUnreachable
 from slurmplugins.reconciler.instance_ledger import LedgerEntry
 from tests.fakes.budgets import NOVEMBER, NOW, a_budget, a_config, a_job, a_waiting_job
@@ -130,6 +131,64 @@ def test_a_new_projects_past_is_read_from_slurmdbd_and_a_removed_ones_is_forgott
     assert last.days == {"vision": {}}, "the account's own days were measured before"
     again = [item.projects for item in spending.measured(last, [], NOW + 60)]
     assert again == [last.projects], "once"
+
+
+def row_of(day, hours=2, **changes):
+    begin = int(NOVEMBER) + (day - 1) * 86_400
+    return {
+        "Account": "vision", "Start": str(begin), "End": str(begin + hours * 3600),
+        "NodeList": "gpu-002", "AllocTRES": "billing=1000", "WCKey": "imagenet", **changes,
+    }  # fmt: skip
+
+
+def test_the_days_before_the_first_one_are_read_once_a_budget_needs_them():
+    budget = a_budget(projects=("imagenet",))
+    accounting = FakeAccounting(row_of(1), row_of(9), row_of(10, hours=14))
+    spending = HeadSpending(burst_config.parse(burst()), a_config(budget), tuple, accounting)
+    tenth = NOVEMBER + 9 * 86_400 + 43_200
+    days = {"2026-11-10": Decimal(2)}
+    known = Memory(tenth, NOW - 60, days={"vision": days}, projects={"imagenet": {"vision": days}})
+    *_, last = spending.measured(known, [], NOW)
+    read = {"2026-11-01": Decimal(2), "2026-11-09": Decimal(2), "2026-11-10": Decimal(14)}
+    assert last.days == {"vision": read}
+    assert last.projects == {"imagenet": {"vision": read}}
+    assert (last.measured_from, last.measured_until) == (NOVEMBER, NOW)
+    assert [item.days for item in spending.measured(last, [], NOW + 60)] == [last.days], "once"
+
+
+def test_earlier_days_that_a_report_has_closed_keep_its_amounts():
+    spending = source(accounting=FakeAccounting(row_of(8), row_of(9)))
+    tenth = NOVEMBER + 9 * 86_400
+    closed = {"vision": {"2026-11-09": Decimal(7)}}
+    known = Memory(tenth, NOW - 60, closed_until="2026-11-09", days=closed)
+    *_, last = spending.measured(known, [], NOW)
+    assert last.days == {"vision": {"2026-11-08": Decimal(2), "2026-11-09": Decimal(7)}}
+
+
+def test_figures_go_on_where_earlier_days_can_not_be_read():
+    spending = source(accounting=FakeAccounting(too_much=True))
+    memories = spending.measured(Memory(NOW - 3600, NOW - 60), [], NOW)
+    assert next(memories).measured_until == NOW
+    with pytest.raises(SlurmUnreachable, match="a day of attempts"):
+        next(memories)
+
+
+def test_old_days_are_forgotten_but_those_of_a_long_grant():
+    days = {"vision": {"2020-01-01": Decimal(1), "2026-11-01": Decimal(2)}}
+    old = Memory(NOVEMBER, NOW - 60, days=days, projects={"imagenet": days}, nobody=days["vision"])
+
+    def kept(since):
+        budget = a_budget(
+            projects=("imagenet",), kind=PeriodKind.GRANT, since=since, until=NOW + 86_400
+        )
+        spending = HeadSpending(
+            burst_config.parse(burst()), a_config(budget), tuple, FakeAccounting()
+        )
+        *_, last = spending.measured(old, [], NOW)
+        return [last.days, last.projects["imagenet"], {"vision": last.nobody}]
+
+    assert kept(NOVEMBER) == [{"vision": {"2026-11-01": Decimal(2)}}] * 3
+    assert kept(0.0) == [days] * 3
 
 
 def test_a_job_without_a_key_is_of_its_accounts_project():
