@@ -51,7 +51,10 @@ class HeadSpending:
         self._accounting = accounting
 
     def measured(self, memory: Memory, jobs: Sequence[BilledJob], now: float) -> Iterator[Memory]:
-        """Yield the memory after each part of the time up to now. Raises SlurmError."""
+        """Yield the memory after each part of the time.
+
+        Raises SlurmError.
+        """
         begins = [period_of(item, now).begin for item in self._budgets.budgets.values()]
         oldest = day_of(min([now - KEPT_DAYS * DAY, *begins]))
         for item in self._measured(memory, jobs, now):
@@ -77,7 +80,7 @@ class HeadSpending:
     def _with_earlier_days(
         self, memory: Memory, instances: Sequence[InstanceTime], now: float
     ) -> Iterator[Memory]:
-        """Yield the memory with the days before its first one, day by day.
+        """Yield the memory with one more of the days before it.
 
         A budget that is added later may have a longer period than those so far. Days that a report
         has closed keep its amounts.

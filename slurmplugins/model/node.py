@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from slurmplugins.errors import BadName
+from slurmplugins.model.instance import EndCause
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -118,6 +119,11 @@ class Node:
     def interruption_announced(self) -> bool:
         """Return whether EC2 has announced to take its instance."""
         return self.reason.startswith(INTERRUPTION_REASON)
+
+    @property
+    def power_down_cause(self) -> EndCause:
+        """Return why its instance ends once Slurm has powered it down."""
+        return EndCause.NOTICE if self.interruption_announced else EndCause.SUSPEND
 
     @property
     def drained_by_a_person(self) -> bool:

@@ -92,19 +92,18 @@ def plan_terminations(
 ) -> tuple[Terminate, ...]:
     """Plan to terminate the instances of nodes that are powered down now.
 
-    A node that was powered up again meanwhile keeps its instance.
+    A node that was powered up again meanwhile keeps its instance. EC2's notice is the cause where
+    it came before Slurm's suspend.
     """
     by_node = instances_by_node(instances)
     return tuple(
-        Terminate(instance, _cause(node_by_name[node], cause), "Slurm powered the node down")
-        for node in requested_nodes
-        if node in node_by_name and node_by_name[node].powering_off
-        for instance in by_node.get(node, ())
+        Terminate(
+            instance,
+            node.power_down_cause if cause is EndCause.SUSPEND else cause,
+            "Slurm powered the node down",
+        )
+        for name in requested_nodes
+        if (node := node_by_name.get(name)) is not None and node.powering_off
+        for instance in by_node.get(name, ())
         if not instance.state.terminated
     )
-
-
-def _cause(node: Node, cause: EndCause) -> EndCause:
-    """Return the cause, or EC2's notice if that came first."""
-    is_announced = cause is EndCause.SUSPEND and node.interruption_announced
-    return EndCause.NOTICE if is_announced else cause

@@ -366,6 +366,4 @@ def _actions_if_stopped(snapshot: Snapshot, state: NodeState) -> Iterator[Action
 def _end_cause(node: Node) -> EndCause:
     if RESUME_TIMEOUT in node.reason and node.down:
         return EndCause.BOOT_FAILED
-    if node.powering_down:
-        return EndCause.NOTICE if node.interruption_announced else EndCause.SUSPEND
-    return EndCause.ORPHAN
+    return node.power_down_cause if node.powering_down else EndCause.ORPHAN
