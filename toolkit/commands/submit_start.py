@@ -31,6 +31,7 @@ class ChosenStart:
     start: Start | None = None
     copy_seconds: int = 0
     """How long the copies before the job take."""
+    buys_spot: bool = True
 
     @property
     def options(self) -> list[AddedOption]:
@@ -52,10 +53,10 @@ class ChosenStart:
         return [*copies, *self._start_lines()]
 
     def _start_lines(self) -> list[str]:
-        if self.start is None:
-            return []
-        if self.offer is None:
+        if not self.buys_spot:
             return ["the partition buys no spot: every start costs the same, so it begins at once"]
+        if self.start is None or self.offer is None:
+            return []
         start, where = self.start, f"{self.offer.type} in {self.offer.zone}"
         first = (
             f"begins {_clock(start.begin)}: about {start.usd:.2f} USD on {where}, in place of"
@@ -110,10 +111,10 @@ def chosen_start(
     deadline = deadline_of(by_text, datetime.fromtimestamp(now).astimezone())
     config = load(config_path)
     job_request = offers.resolved(request, config)
+    boot = int(config.slurm.resume_timeout)
+    if copy_seconds or cheapest:
+        cheapest_start.check_time(deadline - now, job_request.limit, boot, copy_seconds)
     if not cheapest:
-        boot = int(config.slurm.resume_timeout)
-        if copy_seconds:
-            cheapest_start.check_time(deadline - now, job_request.limit, boot, copy_seconds)
         return ChosenStart(deadline, copy_seconds=copy_seconds)
     asked = _Asked(job_request, now, deadline, copy_seconds)
     return _cheapest(config, find_config_file(config_path), asked)
@@ -142,7 +143,7 @@ def _cheapest(config: ClusterConfig, config_file: Path, asked: _Asked) -> Chosen
     job_offers = offers.offers(asked.request, offers.Market(config, book, now))
     offer = next((item for item in job_offers if item.is_spot), None)
     if offer is None:
-        return ChosenStart(deadline, copy_seconds=asked.copy_seconds)
+        return ChosenStart(deadline, copy_seconds=asked.copy_seconds, buys_spot=False)
     market = cheapest_start.SpotMarket(history, offer.type, offer.zone, offer.nodes * offer.share)
     start = cheapest_start.choose(
         market,

@@ -99,6 +99,19 @@ def test_a_market_without_cheap_hours_begins_at_once(submit):
     assert f"--deadline=uts{UNTIL}" in output.out
 
 
+def test_a_partition_without_spot_begins_at_once_and_says_why(submit):
+    text = Path("cluster.yaml").read_text()
+    spot = "      - {type: g5.xlarge, capacity: spot}\n"
+    assert text.count(spot) == 1
+    Path("cluster.yaml").write_text(text.replace(spot, ""))
+    code, output = submit("--by", BY, "--cheapest", "--dry-run", "--time=04:00:00")
+    assert code == 0
+    assert "the partition buys no spot: every start costs the same" in output.out
+    assert "--begin" not in output.out
+    code, output = submit("--by", BY, "--cheapest", "--dry-run", "--time=13:59:00")
+    assert (code, "can't end by then" in output.err) == (2, True)
+
+
 def test_a_deadline_alone_asks_for_no_price(submit):
     code, output = submit("--by", BY, "--dry-run", "--json", "--time=04:00:00")
     assert code == 0
