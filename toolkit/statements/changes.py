@@ -17,6 +17,7 @@ from toolkit.statements.errors import DoubtUnknown, PeriodNotReady
 from toolkit.statements.issue import statements_of
 from toolkit.statements.log import Change, LogEntry
 from toolkit.statements.states import PeriodRecord, State, history, next_state
+from toolkit.usage import closed_store
 from toolkit.usage.closed_report import split
 
 if TYPE_CHECKING:
@@ -135,6 +136,11 @@ def close(
     window = closed_part(period, cluster.days).window
     days = split(cluster.days, window, costs_always=False).days
     with cluster.store.changing() as temporary:
+        if closed_store.read(cluster.store) != cluster.days:
+            raise PeriodNotReady(
+                f"the closed days were changed while {period.name} was read",
+                next_step="run this again",
+            )
         content = (facts, documents(made, cluster.settings))
         digest = copies.write(cluster.store, temporary, record, days, content)
         entry = _entry(cluster, period, Change.CLOSE)

@@ -86,6 +86,20 @@ def test_a_month_costs_what_its_days_do(months):
     assert set(rows) == {("imagenet",), ("(no project)",)}
 
 
+def test_a_month_whose_days_change_while_it_is_closed_stays_open(months):
+    changes.review(months.periods(), NOVEMBER)
+    changes.approve(months.periods(), NOVEMBER, (), "looked at", everything=True)
+
+    def facts(_report):
+        months.lose_work(1)
+        months.read_late(LATER + DAY)
+        return {}
+
+    with pytest.raises(PeriodNotReady, match="closed days were changed while 2026-11 was read"):
+        changes.close(months.periods(), NOVEMBER, finance=facts)
+    assert not months.periods().record(NOVEMBER).is_closed
+
+
 def test_a_closed_month_prints_the_same_bytes_whatever_becomes_known(months):
     close(months, NOVEMBER)
     before = printed(months.periods(), NOVEMBER)
