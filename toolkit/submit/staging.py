@@ -163,15 +163,16 @@ def chain(
 def submit_chain(
     submission: Plan, staging: Staging, slurm: SlurmClient, environment: Mapping[str, str]
 ) -> tuple[ChainedJob, ...]:
-    """Submit all jobs, or none: those before a refused one are cancelled.
+    """Submit all jobs, or none.
 
-    Raises SlurmRefused, or the runner's errors.
+    Those before a refused one, or before Ctrl-C, are cancelled. Raises SlurmRefused, or the
+    runner's errors.
     """
     done: list[ChainedJob] = []
     try:
         for item in chain(submission, staging, lambda _, argv: slurm.submit(argv), environment):
             done.append(item)  # noqa: PERF402  # what was submitted before an error is cancelled
-    except ToolkitError:
+    except (ToolkitError, KeyboardInterrupt):
         for item in reversed(done):
             with suppress(ToolkitError):
                 slurm.cancel(item.job)

@@ -9,7 +9,8 @@ import os
 import pytest
 
 from tests.unit.commands.test_submit_command import GOOD
-from toolkit.cli import run
+from toolkit.cli import INTERRUPTED, run
+from toolkit.submit.slurm_client import SlurmClient
 
 PROGRAM = """#!/bin/bash
 name=$(basename "$0")
@@ -113,6 +114,19 @@ def test_a_chain_that_breaks_leaves_no_job(cluster, monkeypatch, capsys):
     assert submit(*BOTH) == 1
     assert cluster()[-2:] == ["scancel 2", "scancel 1"]
     assert "out of ids" in capsys.readouterr().err
+
+
+def test_a_chain_that_a_person_interrupts_leaves_no_job(cluster, monkeypatch):
+    submit_one = SlurmClient.submit
+
+    def interrupted(self, argv):
+        if "put-run" in argv:
+            raise KeyboardInterrupt
+        return submit_one(self, argv)
+
+    monkeypatch.setattr(SlurmClient, "submit", interrupted)
+    assert submit(*BOTH) == INTERRUPTED
+    assert cluster()[-2:] == ["scancel 2", "scancel 1"]
 
 
 def test_a_copy_that_slurm_would_refuse_is_found_before_anything_is_submitted(
