@@ -134,10 +134,10 @@ def restored(memory: Memory, *, same_cluster: bool) -> Memory:
     return replace(kept, limited=frozenset(), held={}, refused=frozenset(), denied={})
 
 
-def with_limits_of_both(before: Memory, after: Memory) -> Memory:
-    """Return the later memory, with the limits that were ours before.
+def memory_meanwhile(before: Memory, after: Memory) -> Memory:
+    """Return the memory while a pass changes Slurm.
 
-    They are ours until Slurm has given them up.
+    Limits that were ours are so until they are gone, and no job has its new line yet.
     """
     denied = {
         name: before.denied.get(name, frozenset()) | after.denied.get(name, frozenset())
@@ -149,6 +149,7 @@ def with_limits_of_both(before: Memory, after: Memory) -> Memory:
         held={**after.held, **before.held},
         refused=before.refused | after.refused,
         denied=denied,
+        notes=before.notes,
     )
 
 

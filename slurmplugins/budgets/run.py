@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from slurmplugins.budgets import files
 from slurmplugins.budgets.figures import STALE
-from slurmplugins.budgets.memory import with_limits_of_both
+from slurmplugins.budgets.memory import memory_meanwhile
 from slurmplugins.budgets.meter import rates
 from slurmplugins.budgets.plan import BudgetPlan, BudgetSnapshot, plan
 from slurmplugins.budgets.printing import printable_figures
@@ -19,10 +19,10 @@ from slurmplugins.errors import SlurmError, SlurmRefused, SlurmUnreachable
 from slurmplugins.system.log_events import LogEvent
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
     from decimal import Decimal
 
-    from slurmplugins.budgets.plan import Reached
+    from slurmplugins.budgets.plan import JobNotice, Reached
     from slurmplugins.budgets.spending import HeadSpending
     from slurmplugins.config.budgets import BudgetsConfig
     from slurmplugins.slurm.account_limits import SlurmLimits
@@ -90,15 +90,22 @@ def run_pass(snapshot: BudgetSnapshot, parts: Parts) -> BudgetPlan:
 
     Raises StateError if the memory can't be saved, with nothing changed then.
     Slurm's own limits are remembered before ours take their place, and until they are back. A
-    change that fails is made by the next pass, which compares Slurm with the plan again.
+    change that fails is made by the next pass, which compares Slurm with the plan again. So is a
+    comment that was not written.
     """
     made = plan(snapshot)
     for item in made.reached:
         _announce(item, parts, snapshot.now)
-    meanwhile = with_limits_of_both(snapshot.memory, made.memory)
+    meanwhile = memory_meanwhile(snapshot.memory, made.memory)
     files.save(parts.folder, meanwhile)
-    if _change_all(made, parts, snapshot.now) and meanwhile != made.memory:
-        files.save(parts.folder, made.memory)
+    written: set[int] = set()
+    comments = [partial(_comment, item, parts, written) for item in made.notices]
+    done = _change_all([*_changes(made, parts, snapshot.now), *comments], parts.log)
+    unwritten = {item.job for item in made.notices} - written
+    notes = {job: text for job, text in made.memory.notes.items() if job not in unwritten}
+    final = replace(made.memory if done else meanwhile, notes=notes)
+    if final != meanwhile:
+        files.save(parts.folder, final)
     if any(item.stale for item in made.figures):
         parts.log.warning(
             LogEvent.BUDGET_FIGURES_STALE,
@@ -108,18 +115,28 @@ def run_pass(snapshot: BudgetSnapshot, parts: Parts) -> BudgetPlan:
     return made
 
 
-def _change_all(made: BudgetPlan, parts: Parts, now: float) -> bool:
+def _change_all(works: Iterable[Callable[[], None]], log: Log) -> bool:
     """Change Slurm, and return whether nothing failed."""
-    failed = False
-    for work in _changes(made, parts, now):
+    done = True
+    for work in works:
         try:
             work()
-        except (SlurmUnreachable, SlurmRefused) as error:
-            parts.log.warning(LogEvent.BUDGET_CHANGE_FAILED, message=error.message)
-            failed = True
-            if isinstance(error, SlurmUnreachable):
-                break  # what it did, the next pass sees
-    return not failed
+        except SlurmUnreachable as error:
+            log.warning(LogEvent.BUDGET_CHANGE_FAILED, message=error.message)
+            return False  # what it did, the next pass sees
+        except SlurmRefused as error:
+            log.warning(LogEvent.BUDGET_CHANGE_FAILED, message=error.message)
+            done = False
+    return done
+
+
+def _comment(notice: JobNotice, parts: Parts, written: set[int]) -> None:
+    """Write a job's line; one that Slurm refuses is not tried again."""
+    try:
+        parts.slurm.comment(notice.job, notice.text)
+    except SlurmRefused as error:  # the job has ended
+        parts.log.warning(LogEvent.BUDGET_CHANGE_FAILED, job=notice.job, message=error.message)
+    written.add(notice.job)
 
 
 def _changes(made: BudgetPlan, parts: Parts, now: float) -> list[Callable[[], None]]:
@@ -143,7 +160,6 @@ def _changes(made: BudgetPlan, parts: Parts, now: float) -> list[Callable[[], No
             )
             if jobs
         ),
-        *(partial(slurm.comment, item.job, item.text) for item in made.notices),
     ]
 
 

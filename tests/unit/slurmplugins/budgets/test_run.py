@@ -59,6 +59,7 @@ class FakeSlurm:
         self.calls: list[tuple[str, str, int | None]] = []
         self.weights: list[tuple[str, str]] = []
         self.error: Exception | None = None
+        self.refused: set[int] = set()
 
     def jobs(self) -> tuple[BilledJob, ...]:
         return self.waiting
@@ -81,6 +82,8 @@ class FakeSlurm:
         self.denied[partition] = frozenset(accounts)
 
     def comment(self, job: int, text: str) -> None:
+        if job in self.refused:
+            raise SlurmRefused("Invalid job id specified")
         self.comments.append((job, text))
 
     def hold(self, jobs: list[int]) -> None:
@@ -232,6 +235,30 @@ def test_limits_that_could_not_be_lifted_are_lifted_by_the_next_pass(tmp_path: P
     ]
     assert slurm.denied == {"batch": frozenset()}
     assert not has_work(BudgetsConfig(folder=str(tmp_path)))
+
+
+def test_a_comment_that_slurm_was_not_asked_for_is_written_by_the_next_pass(tmp_path: Path):
+    remember(tmp_path, a_memory("99.99"))
+    slurm = FakeSlurm(a_waiting_job())
+    slurm.error = SlurmUnreachable("timed out")
+    a_pass(tmp_path, slurm)
+    assert slurm.comments == []
+    assert files.load(tmp_path).notes == {}
+    slurm.error = None
+    a_pass(tmp_path, slurm)
+    assert [job for job, _ in slurm.comments] == [8]
+    slurm.accounts = {"vision": limits(group_minutes=600)}
+    a_pass(tmp_path, slurm)
+    assert [job for job, _ in slurm.comments] == [8], "once"
+
+
+def test_a_comment_that_slurm_refuses_stops_nothing(tmp_path: Path):
+    remember(tmp_path, a_memory("99.99"))
+    slurm = FakeSlurm(a_waiting_job(), a_waiting_job(9))
+    slurm.refused = {8}
+    a_pass(tmp_path, slurm)
+    a_pass(tmp_path, slurm)
+    assert [job for job, _ in slurm.comments] == [9]
 
 
 def test_a_refused_change_leaves_the_others(tmp_path: Path):
