@@ -10,7 +10,7 @@ import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, Protocol
 
-from slurmplugins.slurm.controllers import active_host, parse_ping
+from slurmplugins.slurm.controllers import parse_ping
 from toolkit.errors import HeadCommandFailed
 from toolkit.join.errors import SiteUnreadable
 from toolkit.join.hostlists import expanded
@@ -124,11 +124,6 @@ class SiteFacts:
     def folder(self) -> str:
         """Return the folder of slurm.conf."""
         return posixpath.dirname(self.slurm_conf)
-
-    @property
-    def active_controller(self) -> str:
-        """Return the host whose slurmctld is in charge, "" if none answers."""
-        return active_host(self.controllers)
 
     @property
     def hosts(self) -> tuple[tuple[str, str], ...]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from slurmplugins.slurm.controllers import active_host
 from toolkit.join.errors import SiteCommandFailed, SiteUnreadable
 from toolkit.join.site import ConfFile, Place, parse_config, read_site, site_facts
 
@@ -71,9 +72,9 @@ def test_each_line_has_its_place():
     assert (partition.name, partition.values["default"]) == ("main", "YES")
 
 
-def test_the_first_controller_that_answers_is_in_charge():
-    assert read_site(Site()).active_controller == "ctl2"
-    assert site_facts([ConfFile("/x/slurm.conf", "")]).active_controller == ""
+def test_the_controllers_answer_as_slurmctld_was_pinged():
+    assert active_host(read_site(Site()).controllers) == "ctl2"
+    assert active_host(site_facts([ConfFile("/x/slurm.conf", "")]).controllers) == ""
 
 
 def test_the_controllers_and_their_port_are_those_of_the_running_slurmctld():

@@ -42,6 +42,7 @@ def test_a_job_gets_one_instance_a_node_in_one_call(bench: Bench):
 
 def test_addresses_and_instance_ids_are_written_back(bench: Bench):
     resume(bench.engine, [bench.slurm.start(7, G[:2])])
+    assert len(bench.cloud.live()) == 2
     for machine in bench.cloud.live():
         assert machine.node is not None
         assert bench.slurm.state[machine.node].instance_id == machine.id
