@@ -5,6 +5,7 @@ It has no attribute that the captured nodes lack.
 
 from __future__ import annotations
 
+import functools
 import json
 from pathlib import Path
 from types import SimpleNamespace
@@ -40,7 +41,8 @@ def module(nodes: Sequence[object], version: str = "25.11.2", release: str = "25
     )
 
 
-def captured_rows() -> list[dict[str, Any]]:
+@functools.cache
+def captured_rows() -> tuple[dict[str, Any], ...]:
     """Return the attributes of the captured nodes.
 
     Three that the capture left out are as scontrol said of the same nodes.
@@ -50,7 +52,7 @@ def captured_rows() -> list[dict[str, Any]]:
     nodes = {node["name"]: node for node in of_scontrol}
     rows = [{**_more(nodes[row["name"]]), **row} for row in answer["nodes"]]
     assert {name for row in rows for name in row} <= {*answer["node_attributes"]}
-    return rows
+    return tuple(rows)
 
 
 def _more(node: dict[str, Any]) -> dict[str, Any]:

@@ -98,11 +98,17 @@ def test_a_folder_and_a_missing_file_are_refused(tmp_path):
             open_files([path])
 
 
+@pytest.fixture(scope="module")
+def database():
+    """One database for all examples: to open one takes longer than to ask it."""
+    with duckdb.connect() as opened:
+        yield opened
+
+
 @settings(deadline=None)
-@given(st.floats(-1e9, 1e9, allow_nan=False))
-def test_a_double_comes_over_as_the_same_double(number):
-    with duckdb.connect() as database:
-        text = database.execute("SELECT ?::DOUBLE::VARCHAR", [number]).fetchone()[0]
+@given(number=st.floats(-1e9, 1e9, allow_nan=False))
+def test_a_double_comes_over_as_the_same_double(database, number):
+    text = database.execute("SELECT ?::DOUBLE::VARCHAR", [number]).fetchone()[0]
     amount = parse_amount(text)
     if amount is None:
         assert abs(number) < 1e-12  # more than thirty places: no amount of a bill
