@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from slurmplugins.errors import CloudError, SlurmError
+from slurmplugins.errors import CloudError, SlurmError, SlurmRefused
 from slurmplugins.model import topology
 from slurmplugins.system.log_events import LogEvent
 
@@ -26,7 +26,8 @@ def place_nodes(engine: Engine, snapshot: Snapshot) -> None:
     """Tell Slurm the places of nodes that are up. Raises nothing.
 
     A node is told once. Without such a node, neither EC2 nor Slurm is called. A place only saves a
-    job time, so a failure is logged, and the next pass tries again.
+    job time, so a failure is logged, and the next pass tries again. A place that slurmctld refuses
+    keeps no other nodes from theirs.
     """
     instances = unplaced_instances(snapshot)
     if not instances:
@@ -34,14 +35,25 @@ def place_nodes(engine: Engine, snapshot: Snapshot) -> None:
     try:
         types = sorted({instance.type for instance in instances.values()})
         nodes_by_unit = group_by_unit(instances, engine.cloud.network_nodes(types))
-        for unit, nodes in nodes_by_unit.items():
-            engine.slurm.place(nodes, unit)
+        placed = {
+            unit: nodes for unit, nodes in nodes_by_unit.items() if _place(engine, unit, nodes)
+        }
     except (CloudError, SlurmError) as error:
         engine.log.warning(LogEvent.NODES_NOT_PLACED, message=error.message)
         return
-    if nodes_by_unit:
-        count = sum(map(len, nodes_by_unit.values()))
-        engine.log.info(LogEvent.NODES_PLACED, nodes=count, switches=len(nodes_by_unit))
+    if placed:
+        count = sum(map(len, placed.values()))
+        engine.log.info(LogEvent.NODES_PLACED, nodes=count, switches=len(placed))
+
+
+def _place(engine: Engine, unit: str, nodes: Sequence[NodeName]) -> bool:
+    """Return whether slurmctld took it. Raises SlurmError where slurmctld does not answer."""
+    try:
+        engine.slurm.place(nodes, unit)
+    except SlurmRefused as error:
+        engine.log.warning(LogEvent.NODES_NOT_PLACED, message=error.message)
+        return False
+    return True
 
 
 def unplaced_instances(snapshot: Snapshot) -> dict[NodeName, Instance]:

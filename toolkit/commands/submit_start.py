@@ -159,16 +159,17 @@ def _cheapest(config: ClusterConfig, config_file: Path, asked: _Asked) -> Chosen
 def deadline_of(text: str, now: datetime) -> int:
     """Return the next such time, as epoch seconds.
 
-    A time without a zone is this computer's.
+    A time without a zone is this computer's, also where its clock changes until then.
     """
     try:
         if len(text) == len("08:00"):
-            clock = datetime.strptime(text, "%H:%M").time()  # noqa: DTZ007 - the zone is now's
-            moment = datetime.combine(now.date(), clock, now.tzinfo)
-            moment += timedelta(days=1 if moment <= now else 0)
+            clock = datetime.strptime(text, "%H:%M").time()  # noqa: DTZ007 - the zone is this computer's
+            moment = datetime.combine(now.astimezone().date(), clock).astimezone()
+            if moment <= now:
+                tomorrow = now.astimezone().date() + timedelta(days=1)
+                moment = datetime.combine(tomorrow, clock).astimezone()
         else:
-            moment = datetime.fromisoformat(text)
-            moment = moment if moment.tzinfo else moment.replace(tzinfo=now.tzinfo)
+            moment = datetime.fromisoformat(text).astimezone()
     except ValueError as error:
         raise click.BadParameter(
             f"{text!r} is no time; write 08:00 or 2026-11-27T08:00", param_hint="--by"

@@ -10,6 +10,7 @@ A charge without a known price has no row, since FOCUS has no word for an unknow
 from __future__ import annotations
 
 import json
+from collections import defaultdict
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from decimal import Decimal
@@ -105,13 +106,19 @@ def _joined(parts: Sequence[DayCharge]) -> list[DayCharge]:
 
 
 def _refunded_seconds(report: Report) -> dict[tuple[str, int | None], Fraction]:
-    """Return the seconds that each refund takes back, by instance and attempt."""
-    seconds: dict[tuple[str, int | None], Fraction] = {}
+    """Return the seconds of a refunded micro-dollar, by instance and attempt.
+
+    The amount is that of all refunds: days that were closed by another cost policy give an
+    instance two. Negative, as a refund's amount is.
+    """
+    seconds: dict[tuple[str, int | None], Fraction] = defaultdict(Fraction)
+    micro: dict[tuple[str, int | None], int] = defaultdict(int)
     for cost in report.costs:
         for charge in cost.charges if cost.refund else ():
             key = cost.instance_id, charge.attempt
-            seconds[key] = seconds.get(key, Fraction(0)) + charge.seconds
-    return seconds
+            seconds[key] += charge.seconds
+            micro[key] += charge.micro if charge.component is Component.REFUND else 0
+    return {key: seconds[key] / amount for key, amount in micro.items() if amount}
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +129,7 @@ class _Maker:
     prices: ListPrices
     period: tuple[str, str]
     account_tags: Mapping[str, Mapping[str, str]]
-    refunded: Mapping[tuple[str, int | None], Fraction]
+    refunded_seconds: Mapping[tuple[str, int | None], Fraction]  # of a micro-dollar
     tags: dict[tuple[int | None, str], str] = field(default_factory=dict)
 
     def rows(self, parts: Sequence[DayCharge]) -> Iterator[Row]:
@@ -252,8 +259,8 @@ class _Maker:
         charge = part.charge
         if charge.component is not Component.REFUND:
             return part.seconds
-        seconds = self.refunded[charge.instance_id, charge.attempt]
-        return -seconds * Fraction(part.micro, charge.micro)
+        key = charge.instance_id, charge.attempt
+        return -part.micro * self.refunded_seconds.get(key, Fraction(0))
 
     def _own(self, charge: Charge, instance: Instance | None, attempt: Attempt | None) -> Row:
         prices = charge.prices

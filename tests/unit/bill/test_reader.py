@@ -100,7 +100,7 @@ def test_a_folder_and_a_missing_file_are_refused(tmp_path):
 
 @pytest.fixture(scope="module")
 def database():
-    """One database for all examples: to open one takes longer than to ask it."""
+    """Open one database for all examples; to open one takes the longest."""
     with duckdb.connect() as opened:
         yield opened
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import shutil
-from datetime import datetime, timedelta, timezone
+import time
+from datetime import UTC, datetime
 from decimal import Decimal
 from pathlib import Path
 
@@ -174,13 +175,31 @@ def test_what_can_not_be_is_refused(submit, words, message):
     assert message in output.err
 
 
+@pytest.fixture
+def in_berlin(monkeypatch):
+    """Set this computer's zone, where clocks change on 25 October 2026."""
+    monkeypatch.setenv("TZ", "CET-1CEST,M3.5.0,M10.5.0/3")
+    time.tzset()
+    yield
+    monkeypatch.undo()
+    time.tzset()
+
+
+@pytest.mark.usefixtures("in_berlin")
 def test_a_time_of_day_is_the_next_one_in_the_zone_of_this_computer():
-    zone = timezone(timedelta(hours=2))
-    evening = datetime(2026, 9, 21, 20, 0, tzinfo=zone)
-    tomorrow = datetime(2026, 9, 22, 8, 0, tzinfo=zone)
+    evening = datetime(2026, 9, 21, 20, 0).astimezone()
+    tomorrow = datetime(2026, 9, 22, 8, 0).astimezone()
     assert submit_start.deadline_of("08:00", evening) == tomorrow.timestamp()
     assert submit_start.deadline_of("21:30", evening) == evening.timestamp() + 5400
     assert submit_start.deadline_of("2026-09-22T08:00", evening) == tomorrow.timestamp()
     for text in ("8", "25:00", "20:61"):
         with pytest.raises(click.BadParameter):
             submit_start.deadline_of(text, evening)
+
+
+@pytest.mark.usefixtures("in_berlin")
+@pytest.mark.parametrize("text", ["08:00", "2026-10-25T08:00", "2026-10-25T07:00+00:00"])
+def test_a_time_is_that_of_the_clock_after_a_change_of_the_clock(text):
+    evening = datetime(2026, 10, 24, 18, 0, tzinfo=UTC)
+    morning = datetime(2026, 10, 25, 7, 0, tzinfo=UTC)
+    assert submit_start.deadline_of(text, evening) == morning.timestamp()

@@ -123,6 +123,23 @@ def test_a_refund_takes_back_its_hours():
     assert refund["ListUnitPrice"] > 0
 
 
+def test_two_refunds_of_an_attempt_take_back_its_hours_once():
+    """Days that were closed by another cost policy give an attempt two."""
+    attempts, instances = an_interrupted_job()
+    gone = instances[0].launched + 1800
+    report = a_report(
+        [replace(attempts[0], ended=gone, comments="")], [replace(instances[0], ended=gone)]
+    )
+    (cost,) = report.costs
+    (whole,) = [item for item in cost.charges if item.component is Component.REFUND]
+    others = tuple(item for item in cost.charges if item is not whole)
+    third = whole.micro // 3
+    parts = replace(whole, micro=third), replace(whole, micro=whole.micro - third)
+    rows = rows_of(replace(report, costs=(replace(cost, charges=(*others, *parts)),)))
+    assert sum(row["BilledCost"] for row in rows) == 0
+    assert abs(sum(row["PricingQuantity"] for row in rows)) < Decimal("1e-8")
+
+
 def test_shares_are_adjustments_that_sum_to_zero():
     attempts, instances = an_interrupted_job()
     policy = CostPolicy(boot=Payer.SHARED)

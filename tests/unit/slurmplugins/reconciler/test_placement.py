@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from slurmplugins.cloud import error_codes
+from slurmplugins.errors import SlurmRefused
 from slurmplugins.model import hostlist
 from slurmplugins.model.instance import EndCause
 from slurmplugins.power_save.resume import resume
@@ -116,3 +117,23 @@ def test_an_ec2_that_tells_no_places_costs_a_pass_nothing_else(bench, monkeypatc
     (event,) = bench.events("nodes_not_placed")
     assert "not this call" in str(event["message"])
     assert places(bench)[:3] == [UNPLACED] * 3
+
+
+def test_a_place_that_slurmctld_refuses_keeps_no_other_node_from_its_place(bench, monkeypatch):
+    up(bench)
+    first = bench.slurm.state[G[0]].instance_id
+    bench.cloud.network_places[first] = ("nn-zone1", "nn-row1", "nn-rack2")
+    accept = bench.slurm.place
+
+    def place(nodes, topology):
+        if topology == APART:
+            raise SlurmRefused("Invalid topology")
+        accept(nodes, topology)
+
+    monkeypatch.setattr(bench.slurm, "place", place)
+    run_pass(bench.engine)
+    assert places(bench)[:3] == [UNPLACED, SHARED, SHARED]
+    (refused,) = bench.events("nodes_not_placed")
+    assert "Invalid topology" in str(refused["message"])
+    (event,) = bench.events("nodes_placed")
+    assert (event["nodes"], event["switches"]) == (2, 1)
