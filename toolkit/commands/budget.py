@@ -172,7 +172,9 @@ def _until(_ctx: click.Context, _param: click.Parameter, text: str | None) -> da
     from toolkit.commands.moments import moment
     from toolkit.config import types
 
-    if text is not None and re.fullmatch(r"[1-9]\d{0,3}[smhd]", text, re.ASCII):
+    if text is not None and re.fullmatch(r"[1-9]\d{0,3}[smhdw]", text, re.ASCII):
+        if text.endswith("w"):
+            return datetime.now(UTC) + timedelta(weeks=int(text[:-1]))
         return datetime.now(UTC) + timedelta(seconds=types.seconds(text))
     return moment(_ctx, _param, text)
 
@@ -184,7 +186,10 @@ def _until(_ctx: click.Context, _param: click.Parameter, text: str | None) -> da
 @click.option("--lift", is_flag=True, help="Let no step of the budget hold.")
 @click.option("--end", is_flag=True, help="End the override that there is.")
 @click.option(
-    "--until", callback=_until, metavar="TIME", help="Its end: 2026-12-01, or from now: 90m, 3d."
+    "--until",
+    callback=_until,
+    metavar="TIME",
+    help="Its end: 2026-12-01, or from now: 90m, 3d, 2w.",
 )
 @click.option("--reason", metavar="TEXT", help="Why, for the audit log.")
 @click.argument("name", metavar="BUDGET")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -152,6 +153,17 @@ def test_an_override_is_remembered_and_a_pass_follows(head, capsys):
     assert "budget vision-month: 50 USD more until" in capsys.readouterr().out
     assert cli.run(["budget", "override", "vision-month", "--end"]) == 0
     assert head.commands[-2][-2:] == ["end-override", "vision-month"]
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"), [("90m", 5400), ("3d", 3 * 86_400), ("2w", 14 * 86_400)]
+)
+def test_an_override_ends_as_long_from_now_as_it_says(head, text, seconds):
+    words = ["vision-month", "--lift", "--until", text, "--reason", "x"]
+    before = int(time.time())
+    assert cli.run(["budget", "override", *words]) == 0
+    end = int(head.commands[0][len(facts.PROGRAM) + 3])
+    assert before + seconds <= end <= time.time() + seconds
 
 
 @pytest.mark.parametrize(
