@@ -38,7 +38,7 @@ def region_checks(raw: Mapping[str, Any]) -> Iterator[Finding]:
 
 
 def partition_of(region: str) -> str:
-    """Return the partition that has a region, or whose names look like it."""
+    """Return the partition that has a region, by its name at least."""
     for partition in _partitions():
         is_like = re.match(partition["regionRegex"], region)
         if region in partition["regions"] or is_like:

@@ -68,7 +68,7 @@ class ReadPage:
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """What a change of the store works with."""
+    """The database and the folder that a change of the store works with."""
 
     database: Database
     temporary: Path  # a folder

@@ -24,7 +24,7 @@ STATES = ("COMPLETED", "FAILED", "NODE_FAIL", "CANCELLED by 1", "PREEMPTED", "RU
 
 @pytest.fixture(scope="module")
 def mornings():
-    """Return what the bucket has behind each of three days, and behind one more."""
+    """Return what the bucket has behind each of four days."""
     cluster = Cluster()
     found = []
     for day in range(DAYS + 1):
@@ -50,7 +50,7 @@ late_facts = st.lists(
 
 
 def add(cluster, fact, now):
-    """Write a page with a later row of a job, or a later record of its instance."""
+    """Write a page with a later row of a job or of its instance."""
     begun = T0 + fact["hour"] * HOUR
     number = begun // HOUR
     end = begun + 60 * fact["minutes"]

@@ -43,7 +43,7 @@ class _More(_Base):
 
 
 def test_a_section_describes_inherited_fields_too():
-    """Take the string below a field, whichever class has it, and none for a field without."""
+    """Take the string below a field, whichever class has it."""
     properties = TypeAdapter(_More).json_schema()["properties"]
     assert {name: item.get("description") for name, item in properties.items()} == {
         "first": "Its own words,\non two lines.",
