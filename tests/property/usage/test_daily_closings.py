@@ -50,7 +50,7 @@ late_facts = st.lists(
 
 
 def add(cluster, fact, now):
-    """Write a page with a later row of a job or of its instance."""
+    """Write a later row of a job, or of its instance."""
     begun = T0 + fact["hour"] * HOUR
     number = begun // HOUR
     end = begun + 60 * fact["minutes"]
