@@ -80,7 +80,10 @@ def see(person, morning):
 @given(late_facts, st.booleans())
 @settings(max_examples=10, deadline=None)
 def test_daily_closings_end_as_one_closing_of_all_facts(mornings, tmp_path_factory, facts, at_once):
-    """Read and close each morning; `at_once` as the command does, with one open database."""
+    """Read and close each morning.
+
+    `at_once` does it as the command, with one open database.
+    """
     daily = Person(Cluster(), tmp_path_factory.mktemp("daily"))
     whole = Person(daily.cluster, tmp_path_factory.mktemp("whole"))
     results = []
