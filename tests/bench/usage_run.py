@@ -106,8 +106,7 @@ def _closed(folder: Path, records: str) -> dict[str, object]:
         runner=NoHead(),
     )
     run = ClosingRun(_store(folder), sources, usage_records.REGION, dry_run=False)
-    run.read(whole=False)
-    run.close(None, None)
+    run.run(None, None, whole=False)
     return {"days": len(run.results)}
 
 

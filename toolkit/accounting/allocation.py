@@ -20,7 +20,7 @@ from toolkit.accounting.cost_policy import CostPolicy
 from toolkit.accounting.days import day_parts
 from toolkit.accounting.instance_hours import charged_prices
 from toolkit.accounting.instances import Kind
-from toolkit.accounting.money import exact_amount
+from toolkit.accounting.money import exact_amount, exact_sum
 from toolkit.accounting.parts import InstanceParts, Part, rounded
 from toolkit.accounting.timeline import WHOLE, Timeline
 from toolkit.prices import PriceSpan
@@ -160,7 +160,7 @@ def _part(key: _PartKey, uses: Sequence[_Use]) -> Part:
     weights = [exact_amount(use.price.usd_per_hour, use.seconds) for use in uses]
     return Part(
         *key,
-        sum(weights[1:], weights[0]),
+        exact_sum(weights),
         Fraction(sum(use.seconds for use in uses)),
         ChargePrices.of([use.price for use in uses]),
     )

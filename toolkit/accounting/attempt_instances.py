@@ -145,6 +145,8 @@ class _Candidates:
         live_instances = [
             item for item in node_instances if item.launched <= start < self._nodes.end(item)
         ]
+        if len(live_instances) == 1:  # as a rule
+            return live_instances[0]
         # An attempt of no second may end with its instance.
         least = 0 if attempt.ended == start else 1
         later_instances = [item for item in node_instances if overlap(item) >= least]

@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections import defaultdict
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
-from fractions import Fraction
 from typing import TYPE_CHECKING, Final
 
-from toolkit.accounting.money import apportion, exact_amount
+from toolkit.accounting.money import apportion, exact_amount, exact_sum
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
+    from fractions import Fraction
 
     from toolkit.prices import PriceSpan
 
@@ -55,18 +55,18 @@ class DayPart:
 def day_parts(spans: Sequence[PriceSpan]) -> tuple[DayPart, ...]:
     """Return the exact costs of the days."""
     seconds: dict[date, int] = defaultdict(int)
-    weights: dict[date, Fraction] = defaultdict(Fraction)
+    weights: dict[date, list[Fraction]] = defaultdict(list)
     unknown_days = set()
     for span in spans:
         for start, end in by_day(span.start, span.end):
             day, day_seconds = day_of(start), end - start
             seconds[day] += day_seconds
-            weights[day] += exact_amount(span.price.usd_per_hour, day_seconds)
+            weights[day].append(exact_amount(span.price.usd_per_hour, day_seconds))
             if not span.price.is_known:
                 unknown_days.add(day)
     return tuple(
-        DayPart(day, seconds[day], weight, day not in unknown_days)
-        for day, weight in weights.items()
+        DayPart(day, seconds[day], exact_sum(own), day not in unknown_days)
+        for day, own in weights.items()
     )
 
 

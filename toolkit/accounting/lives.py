@@ -68,6 +68,8 @@ def _billed_life(instance: Instance, evidence: _Evidence, nodes: NodeInstances) 
         seconds = [running] if evidence.first is None else [running, evidence.first]
         running = max(min(seconds), instance.launched)
         running = running if ended is None else min(running, max(ended, instance.launched))
+    if (running, ended) == (instance.running, instance.ended):
+        return instance
     return replace(instance, running=running, ended=ended)
 
 

@@ -27,7 +27,19 @@ def _micro_per_second(usd_per_hour: Decimal) -> Fraction:
 
 def exact_amount(usd_per_hour: Decimal, seconds: Fraction | int) -> Fraction:
     """Return the exact price of some seconds, in micro-dollars, unrounded."""
-    return _micro_per_second(usd_per_hour) * seconds
+    rate = _micro_per_second(usd_per_hour)
+    if isinstance(seconds, int):  # as most are; a Fraction times a number makes a third one
+        return Fraction(rate.numerator * seconds, rate.denominator)
+    return rate * seconds
+
+
+def exact_sum(amounts: Sequence[Fraction]) -> Fraction:
+    """Return the sum of exact amounts, reduced once."""
+    if len(amounts) == 1:
+        return amounts[0]
+    common = lcm(*(amount.denominator for amount in amounts))
+    whole = sum(amount.numerator * (common // amount.denominator) for amount in amounts)
+    return Fraction(whole, common)
 
 
 def round_to_micro(exact: Fraction) -> int:

@@ -30,6 +30,10 @@ class NodeInstances:
             if instance.node and not instance.is_head:
                 by_node[instance.node].append(instance)
         self._by_node = dict(by_node)
+        self._launches = {
+            node: [item.launched for item in node_instances]
+            for node, node_instances in by_node.items()
+        }
         # The latest end so far: before an instance with a smaller one nothing reaches further.
         self._latest_ends = {
             node: list(accumulate(map(self.end, node_instances), max))
@@ -42,10 +46,13 @@ class NodeInstances:
 
     def between(self, node: str, start: int, end: int) -> list[Instance]:
         """Return the node's instances that lived in start ≤ t ≤ end."""
-        node_instances = self._by_node.get(node, [])
-        position = bisect_right(node_instances, end, key=lambda item: item.launched)
+        node_instances = self._by_node.get(node)
+        if node_instances is None:
+            return []
+        position = bisect_right(self._launches[node], end)
+        latest_ends = self._latest_ends[node]
         lived = []
-        while position and self._latest_ends[node][position - 1] >= start:
+        while position and latest_ends[position - 1] >= start:
             position -= 1
             if self.end(node_instances[position]) >= start:
                 lived.append(node_instances[position])
@@ -53,6 +60,6 @@ class NodeInstances:
 
     def next_launch(self, instance: Instance) -> int:
         """Return when the node's next instance was launched, or now."""
-        node_instances = self._by_node.get(instance.node, [])
-        position = bisect_right(node_instances, instance.launched, key=lambda item: item.launched)
-        return node_instances[position].launched if position < len(node_instances) else self._now
+        launches = self._launches.get(instance.node, [])
+        position = bisect_right(launches, instance.launched)
+        return launches[position] if position < len(launches) else self._now

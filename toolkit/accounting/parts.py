@@ -15,7 +15,7 @@ from toolkit.accounting.charges import Charge, ChargePrices, Component, Instance
 from toolkit.accounting.cost_policy import hidden_components, not_paid_by_jobs
 from toolkit.accounting.days import day_costs_of
 from toolkit.accounting.instances import Kind
-from toolkit.accounting.money import apportion, round_to_micro
+from toolkit.accounting.money import apportion, exact_sum, round_to_micro
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -74,7 +74,7 @@ def rounded(item: InstanceParts, policy: CostPolicy) -> InstanceCost | None:
     paid = _paid(item, policy)
     if not paid:
         return None
-    gross = round_to_micro(sum((part.micro for part in paid), Fraction(0)))
+    gross = round_to_micro(exact_sum([part.micro for part in paid]))
     charges = [
         Charge(
             part.component,

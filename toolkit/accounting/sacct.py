@@ -21,7 +21,7 @@ from toolkit.accounting.set_aside import SetAside
 from toolkit.accounting.tres import Tres
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     from toolkit.head_runner import Runner
 
@@ -76,7 +76,7 @@ def parse(text: str, names: Sequence[str], token: str, *, cluster: str = "") -> 
         if cluster and row["Cluster"] != cluster:
             rows_elsewhere[row["Cluster"]] += 1
             continue
-        attempt = _attempt(row)
+        attempt = _attempt(tuple(row), tuple(row.values()))
         if attempt is None:
             reason = f"{row['DBIndex'][:40]!r} is no DBIndex (job {row['JobIDRaw'][:20]!r})"
             set_aside.append(SetAside(f"row {number} of sacct", reason))
@@ -98,7 +98,9 @@ def rows(text: str, names: Sequence[str], token: str) -> list[dict[str, str]]:
         raise SacctError(error.message) from error
 
 
-def _attempt(row: Mapping[str, str]) -> Attempt | None:
+@lru_cache(maxsize=8192)  # each page repeats the rows of what runs on
+def _attempt(names: tuple[str, ...], values: tuple[str, ...]) -> Attempt | None:
+    row = dict(zip(names, values, strict=True))
     key = _whole_number(row["DBIndex"])
     if key is None:
         return None

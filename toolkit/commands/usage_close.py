@@ -64,6 +64,5 @@ def close_command(
     with connected(config) as clients:
         sources = sources_of(config_path, config, clients, controller(clients, config))
         closing = ClosingRun(store, sources, config.aws.region, dry_run=dry_run)
-        closing.read(whole=all_pages)
-        closing.close(through, again_from)
+        closing.run(through, again_from, whole=all_pages)
         closing.show(as_json=as_json)

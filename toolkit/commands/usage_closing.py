@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
@@ -37,6 +38,12 @@ class ClosingRun:
         self._read = ReadResult()
         self._plan: Plan | None = None
         self.results: list[DayResult] = []
+
+    def run(self, through: int | None, again_from: int | None, *, whole: bool) -> None:
+        """Read new records, then plan and write the days."""
+        with nullcontext() if self._dry_run else self._store.working():
+            self.read(whole=whole)
+            self.close(through, again_from)
 
     def read(self, *, whole: bool) -> None:
         """Read new records into the store."""

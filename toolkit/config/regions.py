@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import re
 from functools import cache
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from toolkit.config.raw import mapping
@@ -27,7 +29,7 @@ def region_checks(raw: Mapping[str, Any]) -> Iterator[Finding]:
     region = mapping(raw, "aws").get("region")
     if not isinstance(region, str) or not re.fullmatch(REGION, region):
         return
-    partition, names = _partition(region), _regions()
+    partition, names = partition_of(region), regions()
     if partition != PARTITION:
         message = f"{region} is in the partition {partition}; the toolkit works in {PARTITION} only"
         yield ("aws", "region"), message
@@ -35,20 +37,30 @@ def region_checks(raw: Mapping[str, Any]) -> Iterator[Finding]:
         yield ("aws", "region"), f"AWS has no region '{region}'{suggestion(region, names)}"
 
 
-@cache
-def _partition(region: str) -> str:
-    from botocore.exceptions import UnknownRegionError
-    from botocore.session import Session
-
-    try:
-        return str(Session().get_partition_for_region(region))
-    except UnknownRegionError:
-        return "unknown"
+def partition_of(region: str) -> str:
+    """Return the partition that has a region, by its name at least."""
+    for partition in _partitions():
+        is_like = re.match(partition["regionRegex"], region)
+        if region in partition["regions"] or is_like:
+            return str(partition["partition"])
+    return "unknown"
 
 
-@cache
-def _regions() -> tuple[str, ...]:
+def regions() -> tuple[str, ...]:
     """Return the regions with EC2 that this botocore knows."""
-    from botocore.session import Session
+    (own,) = (item for item in _partitions() if item["partition"] == PARTITION)
+    return tuple(name for name in own["services"]["ec2"]["endpoints"] if name in own["regions"])
 
-    return tuple(Session().get_available_regions("ec2", PARTITION))
+
+@cache
+def _partitions() -> list[dict[str, Any]]:
+    """Return botocore's partitions.
+
+    Its session has them too, but takes longer to load than all the rest of cluster.yaml: it reads
+    the model of EC2.
+    """
+    from botocore import BOTOCORE_ROOT
+
+    path = Path(BOTOCORE_ROOT) / "data" / "endpoints.json"
+    partitions: list[dict[str, Any]] = json.loads(path.read_text(encoding="utf-8"))["partitions"]
+    return partitions

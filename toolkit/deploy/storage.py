@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 from botocore.exceptions import ClientError
 
-from toolkit.deploy import names
 from toolkit.deploy.session import error_code
 from toolkit.errors import DestroyIncomplete
 
@@ -77,6 +76,9 @@ class Bucket:
 
     def upload(self, bundle: Bundle) -> None:
         """Write a bundle under its hash, where instances look for it."""
+        # The names import cluster.yaml's model, which takes longer than reading an object.
+        from toolkit.deploy import names
+
         self.write(names.bundle(bundle.sha), bundle.data)
 
     def sizes(self, prefix: str) -> Iterator[tuple[str, int]]:

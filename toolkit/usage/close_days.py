@@ -128,9 +128,9 @@ def execute(
     """
     reach = planned.reach or 0
     changed_from = store.records().changed_from
-    with store.changing() as temporary, databases.opened(temporary, threads=1) as database:
-        sources = replace(sources, records=StoredRecords(store, database))
-        files = DayFiles(database, store.folder, temporary)
+    with store.working() as work:
+        sources = replace(sources, records=StoredRecords(store, work.database))
+        files = DayFiles(work.database, store.folder, work.temporary)
         run = _Run(files, sources, now, status, closed_store.read(store))
         for days in _runs((*planned.checked_days, *planned.new_days)):
             # One more day, for the next use of what idles at the end of the last one.

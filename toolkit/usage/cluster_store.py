@@ -17,17 +17,21 @@ changed nothing that counts.
 from __future__ import annotations
 
 import json
+from contextlib import contextmanager
 from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any
 
 from slurmplugins.system.files import write_atomically
 from toolkit.accounting.set_aside import SetAside
+from toolkit.usage import database as databases
 from toolkit.usage.errors import StoreUnreadable
 from toolkit.usage.store import Day, StoreFolder, default_folder
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
     from pathlib import Path
+
+    from toolkit.usage.database import Database
 
 VERSION = 2
 CLUSTERS = "clusters"
@@ -62,6 +66,14 @@ class ReadPage:
     set_aside: tuple[SetAside, ...] = ()
 
 
+@dataclass(frozen=True, slots=True)
+class Work:
+    """The database and the folder that a change of the store works with."""
+
+    database: Database
+    temporary: Path  # a folder
+
+
 class ClusterStore(StoreFolder):
     """The folder of one cluster's store."""
 
@@ -69,6 +81,24 @@ class ClusterStore(StoreFolder):
         super().__init__(folder)
         self._records: tuple[tuple[int, int, int], RecordFiles] | None = None
         """The files as they were read last: a run asks for them again and again."""
+        self._work: Work | None = None
+
+    @contextmanager
+    def working(self) -> Iterator[Work]:
+        """Hold the store's lock, with an open database.
+
+        Within another block it is that one's: to open a database takes longer than most queries.
+        Raises StoreUnreadable, and UsageStoreError for any failure of DuckDB.
+        """
+        if self._work is not None:
+            yield self._work
+            return
+        with self.changing() as temporary, databases.opened(temporary, threads=1) as database:
+            self._work = Work(database, temporary)
+            try:
+                yield self._work
+            finally:
+                self._work = None
 
     @property
     def records_file(self) -> Path:

@@ -18,7 +18,7 @@ from toolkit.accounting.charges import ChargePrices, Component
 from toolkit.accounting.cost_policy import hidden_components
 from toolkit.accounting.days import day_of
 from toolkit.accounting.instances import Kind
-from toolkit.accounting.money import apportion, round_to_micro
+from toolkit.accounting.money import apportion, exact_sum, round_to_micro
 from toolkit.accounting.parts import InstanceParts, Part
 from toolkit.prices import PriceSource
 
@@ -120,7 +120,7 @@ def amounts(segment: Segment) -> dict[Key, Amount]:
         weights = [part.micro for part in shown]
         micros = dict(
             zip(
-                map(id, shown), apportion(round_to_micro(sum(weights, Fraction(0))), weights),
+                map(id, shown), apportion(round_to_micro(exact_sum(weights)), weights),
                 strict=True,
             )
         )  # fmt: skip

@@ -24,7 +24,6 @@ from toolkit.usage.record_rows import ATTEMPTS, INSTANCES, METRICS, PRICES, atte
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
-    from pathlib import Path
 
     from mypy_boto3_s3 import S3Client
 
@@ -32,7 +31,7 @@ if TYPE_CHECKING:
     from toolkit.accounting.attempts import Attempt
     from toolkit.accounting.instances import Instance
     from toolkit.accounting.records import Page
-    from toolkit.usage.cluster_store import ClusterStore, RecordFiles
+    from toolkit.usage.cluster_store import ClusterStore, RecordFiles, Work
     from toolkit.usage.store import Day
 
 PAGES_A_BATCH: Final = 200
@@ -84,10 +83,10 @@ def read_new(
     result = ReadResult(lists=lists, pages=len(keys))
     if dry_run:
         return result
-    with store.changing() as temporary:
+    with store.working() as work:
         for start in range(0, len(keys), PAGES_A_BATCH):
             batch_keys = keys[start : start + PAGES_A_BATCH]
-            read = _read_batch(store, source, batch_keys, temporary)
+            read = _read_batch(store, source, batch_keys, work)
             result = replace(
                 result,
                 attempts=result.attempts + read.attempts,
@@ -136,7 +135,7 @@ def _new_keys(
 
 
 def _read_batch(
-    store: ClusterStore, source: Source, keys: Sequence[RecordKey], temporary: Path
+    store: ClusterStore, source: Source, keys: Sequence[RecordKey], work: Work
 ) -> ReadResult:
     pages, damaged = read_pages(source.s3, source.bucket, keys)
     batch = _Batch()
@@ -151,7 +150,7 @@ def _read_batch(
             _add_metrics(batch, page)
         elif page.kind not in {"sacct", "instances"}:
             batch.set_aside[page.key].append(SetAside(page.key, DAMAGED))
-    files = _merged(store, batch, keys, temporary)
+    files = _merged(store, batch, keys, work)
     store.commit_records(files)
     by_day: dict[str, list[ReadPage]] = defaultdict(list)
     for key in keys:
@@ -220,7 +219,7 @@ def _add_metrics(batch: _Batch, page: Page) -> None:
 
 
 def _merged(
-    store: ClusterStore, batch: _Batch, keys: Sequence[RecordKey], temporary: Path
+    store: ClusterStore, batch: _Batch, keys: Sequence[RecordKey], work: Work
 ) -> RecordFiles:
     """Write the days that a batch changes; returns the valid files."""
     files = store.records()
@@ -230,21 +229,22 @@ def _merged(
         table.name: getattr(files, table.name) for table in tables
     }
     changed = [] if files.changed_from is None else [files.changed_from]
-    with databases.opened(temporary) as database:
-        for table in tables:
-            rows = batch.rows[table.name]
-            if rows:
-                database.table(f"read_{table.name}", table.columns, list(rows))
-                first = record_changes.first_change(database, store, table, days[table.name])
-                changed += [] if first is None else [first]
-                days[table.name] = merge(
-                    database,
-                    store.folder,
-                    table,
-                    days[table.name],
-                    temporary=temporary,
-                    name=str(number),
-                )
+    database = work.database
+    for table in tables:
+        rows = batch.rows[table.name]
+        if rows:
+            database.table(f"read_{table.name}", table.columns, list(rows))
+            first = record_changes.first_change(database, store, table, days[table.name])
+            changed += [] if first is None else [first]
+            days[table.name] = merge(
+                database,
+                store.folder,
+                table,
+                days[table.name],
+                temporary=work.temporary,
+                name=str(number),
+            )
+            database.run(f"DROP TABLE read_{table.name}")
 
     def reach(prefix: str, known: int | None) -> int | None:
         own = [key.until for key in keys if key.key.startswith(prefix)]

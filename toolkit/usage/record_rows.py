@@ -83,6 +83,9 @@ METRICS = Table(
 )
 
 
+_NAMES = tuple(name for name, _ in ATTEMPTS.columns)
+
+
 def attempt_row(
     cluster: str, attempt: Attempt, written: int, page: str
 ) -> tuple[object, ...] | SetAside:
@@ -125,12 +128,12 @@ def attempt_row(
         "written": written,
         "page": page,
     }
-    return tuple(values[name] for name, _ in ATTEMPTS.columns)
+    return tuple(values[name] for name in _NAMES)
 
 
 def attempt_of(row: Iterable[Any]) -> Attempt:
     """Return the attempt of a row."""
-    values: dict[str, Any] = dict(zip((name for name, _ in ATTEMPTS.columns), row, strict=True))
+    values: dict[str, Any] = dict(zip(_NAMES, row, strict=True))
     return Attempt(
         key=values["db_index"],
         job_id=values["job_id"],

@@ -4,8 +4,9 @@ from decimal import Decimal
 from fractions import Fraction
 
 import pytest
+from hypothesis import given, strategies as st
 
-from toolkit.accounting.money import apportion, exact_amount, round_to_micro, usd
+from toolkit.accounting.money import apportion, exact_amount, exact_sum, round_to_micro, usd
 
 
 def test_an_hour_costs_the_hourly_price():
@@ -16,6 +17,15 @@ def test_the_cost_of_a_second_is_not_rounded():
     second = exact_amount(Decimal("0.1008"), 1)
     assert second == 28
     assert exact_amount(Decimal("0.1"), 1) == Fraction(250, 9)
+
+
+def test_shares_of_a_second_cost_their_part():
+    assert exact_amount(Decimal("0.1"), Fraction(1, 3)) * 3 == exact_amount(Decimal("0.1"), 1)
+
+
+@given(st.lists(st.fractions()))
+def test_a_sum_of_exact_amounts_loses_nothing(amounts):
+    assert exact_sum(amounts) == sum(amounts, Fraction(0))
 
 
 def test_parts_sum_to_the_total_and_the_largest_remainder_gets_the_residue():

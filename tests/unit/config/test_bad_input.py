@@ -1,9 +1,10 @@
 """Values of cluster.yaml that can't work on AWS are refused with their line."""
 
 import pytest
+from botocore.session import Session
 
 from tests.unit.config.test_load import GOOD, edited, problems
-from toolkit.config import parse
+from toolkit.config import parse, regions
 from toolkit.errors import ConfigInvalid
 
 
@@ -131,6 +132,14 @@ def test_a_region_of_another_partition_is_refused(region, partition):
     line, message = problems(text)["aws.region"]
     assert line == 2
     assert partition in message
+
+
+@pytest.mark.parametrize("partition", ["aws", "aws-cn", "aws-us-gov"])
+def test_regions_and_partitions_are_those_of_botocore(partition):
+    """Read botocore's file as its session does."""
+    names = Session().get_available_regions("ec2", partition)
+    assert {regions.partition_of(name) for name in names} == {partition}
+    assert partition != "aws" or sorted(regions.regions()) == sorted(names)
 
 
 def test_a_region_that_does_not_exist_is_refused_with_a_near_one():

@@ -1,6 +1,9 @@
 """The JSON schema that editors use."""
 
+from pydantic import TypeAdapter
+
 from toolkit.config import ClusterConfig, json_schema
+from toolkit.config.section import Section
 
 
 def test_the_schema_has_every_key():
@@ -20,3 +23,30 @@ def test_the_schema_describes_fields():
     """Describe each field, because an editor shows the text beside the key."""
     network = json_schema()["$defs"]["Network"]["properties"]
     assert network["nat_subnet"]["description"] == "A NAT gateway exists only with it."
+
+
+class _Base(Section):
+    """A section with a described field."""
+
+    first: int = 1
+    """Its own words,
+    on two lines.
+    """
+
+
+class _More(_Base):
+    """A section that inherits it."""
+
+    second: int = 2
+    third: int = 3
+    """A third field."""
+
+
+def test_a_section_describes_inherited_fields_too():
+    """Take the string below a field, whichever class has it."""
+    properties = TypeAdapter(_More).json_schema()["properties"]
+    assert {name: item.get("description") for name, item in properties.items()} == {
+        "first": "Its own words,\non two lines.",
+        "second": None,
+        "third": "A third field.",
+    }

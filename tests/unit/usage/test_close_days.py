@@ -103,6 +103,17 @@ def failed_late():
     return Row(begun // HOUR, begun // HOUR, begun + 60, begun + 1740, state="NODE_FAIL")
 
 
+def test_reading_and_closing_share_an_open_database(person):
+    """The command opens one; whoever only closes opens its own."""
+    with person.store.working() as outer:
+        person.close(NOW)
+        with person.store.working() as inner:
+            assert inner is outer
+        assert outer.database.value("SELECT 1") == 1, "it stays open to the end of the first block"
+    with person.store.working() as other:
+        assert other is not outer
+
+
 def test_a_late_row_is_a_visible_correction(person, cluster):
     """slurmdbd learns late that a job failed: its work was lost."""
     person.close(NOW)
