@@ -48,6 +48,7 @@ class Plan:
     new_days: tuple[int, ...] = ()
     checked_days: tuple[int, ...] = ()  # closed, and to be weighed again
     other_settings: tuple[int, ...] = ()  # of these, cluster.yaml has changed since
+    batches: int = 0  # of the records that it rests on
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +97,7 @@ def plan(
             next_step="close the days up to that one; a day is known when it is over and the head"
             " has written its records",
         )
+    batches = store.records().batches  # before their changes are read
     closed = closed_store.read(store)
     first = _first_day(store) if closed.until is None else closed.until
     last = last_known if through is None else through
@@ -107,7 +109,11 @@ def plan(
     other = {day for day in suspects if closed.days[day].settings != digest}
     wanted = {day for day in other if again_from is not None and day >= again_from}
     return Plan(
-        reach, new_days, tuple(sorted(suspects - (other - wanted))), tuple(sorted(other - wanted))
+        reach,
+        new_days,
+        checked_days=tuple(sorted(suspects - (other - wanted))),
+        other_settings=tuple(sorted(other - wanted)),
+        batches=batches,
     )
 
 
@@ -127,7 +133,6 @@ def execute(
     as `collect.gather` does, and UsageStoreError.
     """
     reach = planned.reach or 0
-    changed_from = store.records().changed_from
     with store.working() as work:
         sources = replace(sources, records=StoredRecords(store, work.database))
         files = DayFiles(work.database, store.folder, work.temporary)
@@ -147,9 +152,17 @@ def execute(
                 closed_store.commit(store, run.closed, days)
             yield from filter(None, results)
         _keep_months(files, run.closed, (*planned.checked_days, *planned.new_days))
-        records = store.records()
-        if records.changed_from == changed_from and not planned.other_settings:
-            store.commit_records(replace(records, changed_from=None))
+        _forget_changes(store, planned)
+
+
+def _forget_changes(store: ClusterStore, planned: Plan) -> None:
+    """Say that no facts changed since the last closing.
+
+    Records that another command read since the plan may have changed other days.
+    """
+    records = store.records()
+    if records.batches == planned.batches and not planned.other_settings:
+        store.commit_records(replace(records, changed_from=None))
 
 
 def _keep_months(files: DayFiles, closed: ClosedDays, changed: Sequence[int]) -> None:

@@ -46,7 +46,9 @@ class Person:
         return close_days.plan(self.store, self.sources, reach, **options)
 
     def close(self, now, **options):
-        planned = self.plan(**options)
+        return self.execute(self.plan(**options), now)
+
+    def execute(self, planned, now):
         return list(
             close_days.execute(
                 self.store,

@@ -135,6 +135,16 @@ def test_a_late_row_is_a_visible_correction(person, cluster):
     assert person.close(NOW + 2 * HOUR) == []
 
 
+def test_records_that_are_read_behind_a_plan_are_corrected_by_the_next(person, cluster):
+    person.close(NOW)
+    planned = person.plan()
+    page(cluster, [failed_late()], NOW + HOUR)
+    person.read(NOW + HOUR)
+    assert person.execute(planned, NOW + HOUR) == []
+    (result,) = person.close(NOW + HOUR)
+    assert (result.day, result.correction is None) == (T0 + DAY, False)
+
+
 @pytest.mark.parametrize(("kind", "days"), [(Held, 1), (Row, 3)])
 def test_a_job_that_was_held_changes_no_day_before_its_release(person, cluster, kind, days):
     person.close(NOW)
