@@ -168,7 +168,7 @@ class Stack:
 
 @pytest.fixture(scope="module")
 def deployed(shared):
-    """A deployed cluster with buckets for data and checkpoints, for all tests of this file."""
+    """A deployed cluster with buckets for data and checkpoints."""
     shared.edit("      - {type: g5.xlarge, capacity: on-demand}\n", OFFERINGS)
     shared.edit("training:\n", "data:\n  store: bucket\n\ntraining:\n  checkpoints: bucket\n")
     assert cli.run(["deploy", "--config", str(shared.path)]) == 0

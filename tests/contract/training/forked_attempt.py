@@ -13,6 +13,9 @@ import torch._dynamo
 import torch.nn.parallel  # noqa: F401  # for the attempts
 
 import toolkit.training.run  # noqa: F401  # for the attempts
+from toolkit.training.reproduce import installed_packages
+
+installed_packages.lines()  # once for all attempts
 
 
 def start(argv: Sequence[str], environment: Mapping[str, str]) -> int:
