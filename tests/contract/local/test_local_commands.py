@@ -65,7 +65,7 @@ def kill(daemon, folder):
 
 
 def test_up_status_drills_and_down_work_on_one_daemon(toolkit_local, up, port, tmp_path):
-    """Use the daemon that `up` starts after a kill -9 of the one before."""
+    """Kill the first daemon by kill -9, and use the next."""
     killed = up()
     assert killed["started"]
     kill(killed, tmp_path)
