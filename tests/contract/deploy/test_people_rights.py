@@ -91,6 +91,7 @@ def test_a_reader_changes_nothing_and_runs_nothing_else(shared_cluster, capsys):
     """Refuse a shell, a set-up, a deploy and a destroy."""
     reader = Person(shared_cluster, "reader")
     before = find_head(shared_cluster.actor.clients, shared_cluster.config)
+    shared_cluster.actor.driver.ran.clear()
     for words in (
         ("run", "--", "id"),
         ("apply", "--force"),
