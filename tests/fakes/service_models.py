@@ -1,4 +1,4 @@
-"""One loader of AWS's service models for all sessions of a process.
+"""The loader of AWS's service models that all sessions of a process share.
 
 A session reads its services' models from disk: 0.3 s. They are the same for all sessions.
 """
