@@ -10,9 +10,8 @@ import time
 from concurrent.futures import Executor, ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, Self
 
-# Before moto is imported: it reads these then.
+# Before moto is imported: it reads this then.
 os.environ.setdefault("MOTO_DISABLE_GLOBAL_CORS", "true")
-os.environ.setdefault("MOTO_IAM_LOAD_MANAGED_POLICIES", "true")
 
 from moto.core.base_backend import BackendDict
 from moto.core.common_models import BaseModel

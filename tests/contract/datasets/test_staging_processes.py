@@ -15,14 +15,15 @@ from tests.fakes.datasets import tree, write_tree
 pytestmark = pytest.mark.timeout(900)
 
 HERE = Path(__file__).resolve().parent
-CONTENT = {"small": b"1", "deep/er/small": b"22", "empty": b"", "big": bytes(range(256)) * 24_000}
-SIZE = 3 + 256 * 24_000  # two parts of 5 MiB
+# The big file has two parts in stage_processes.py.
+CONTENT = {"small": b"1", "deep/er/small": b"22", "empty": b"", "big": bytes(range(256)) * 6}
 
 
 def test_a_copy_killed_at_any_call_of_s3_is_whole_after_the_next_one(tmp_path, monkeypatch):
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
         monkeypatch.setenv(name, "test")
     monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
+    monkeypatch.setattr("moto.s3.models.S3_UPLOAD_PART_MIN_SIZE", 1)  # in the server's process
     site, home = write_tree(tmp_path / "site", CONTENT), tmp_path / "home"
     home.mkdir()
     with s3_server.serving() as url:

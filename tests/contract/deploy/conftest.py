@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import gc
 import json
 import shlex
@@ -19,9 +20,9 @@ from slurmplugins.cloud import tags
 from slurmplugins.head import read_commands
 from slurmplugins.slurm import sacct as call
 from tests.fakes.sacctmgr import FakeSacctmgr
-from toolkit import polling
+from toolkit import cli, polling
 from toolkit.config import parse
-from toolkit.deploy import head_setup, names
+from toolkit.deploy import bundle, head_setup, names
 from toolkit.deploy.session import Clients
 from toolkit.local.cloud import Cloud
 from toolkit.local.image_registry import MemoryImageRegistry
@@ -48,11 +49,21 @@ ANSWERS = {
 """The answers of the head node, by a part of the command."""
 
 
-@pytest.fixture(autouse=True)
-def _no_waiting(monkeypatch):
-    """Short waits between polls: the actor has the CPU in them."""
-    for module in (polling, head_setup):
-        monkeypatch.setattr(module, "POLL_SECONDS", 0.15)
+# Each command packs the checkout's files for itself, and no test changes them.
+files_of_folder = functools.cache(bundle._tree)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _no_waiting():
+    """Short waits between polls, and files that are read once.
+
+    In the waits the actor has the CPU.
+    """
+    with pytest.MonkeyPatch.context() as patch:
+        for module in (polling, head_setup):
+            patch.setattr(module, "POLL_SECONDS", 0.15)
+        patch.setattr(bundle, "_tree", files_of_folder)
+        yield
 
 
 def said(script):
@@ -166,22 +177,47 @@ class Actor:
         self.clients.client("s3").put_object(Bucket=bucket, Key=key, Body=json.dumps(body))
 
 
-@pytest.fixture
-def config(tmp_path):
-    """A cluster.yaml like examples/local.yaml, with an endpoint of the test's own."""
+@contextlib.contextmanager
+def a_cluster(folder):
+    """Yield a cluster.yaml like examples/local.yaml, with an endpoint of its own."""
     bound = bind("127.0.0.1", 0)
     port = bound.getsockname()[1]
-    credentials = tmp_path / "credentials"
+    credentials = folder / "credentials"
     credentials.write_text(
         f"[local]\naws_access_key_id = {ADMIN_KEY}\naws_secret_access_key = SK\n"
     )
     text = EXAMPLE.read_text().replace("127.0.0.1:4566", f"127.0.0.1:{port}")
     text = text.replace("/var/lib/toolkit-local/aws/credentials", str(credentials))
-    path = tmp_path / "cluster.yaml"
+    path = folder / "cluster.yaml"
     path.write_text(text)
     config = parse(text)
-    with serving(tmp_path / "state", bound, port, config) as actor:
+    with serving(folder / "state", bound, port, config) as actor:
         yield Deployment(path, config, actor)
+
+
+@pytest.fixture
+def config(tmp_path):
+    """A cluster.yaml with a cloud of its own."""
+    with a_cluster(tmp_path) as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory):
+    """A cluster.yaml with a cloud for all tests of a file.
+
+    A deploy takes 1.2 s of CPU. A process has one cloud at a time, so no test of the file may use
+    `config`.
+    """
+    with a_cluster(tmp_path_factory.mktemp("shared")) as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def shared_cluster(shared):
+    """A deployed cluster for all tests of a file."""
+    assert cli.run(["deploy", "--config", str(shared.path)]) == 0
+    return shared
 
 
 class Deployment:

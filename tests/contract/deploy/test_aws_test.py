@@ -1,5 +1,7 @@
 """`make aws-test` on a cloud without machines: the run, and its clean-up after every end."""
 
+import contextlib
+import io
 import json
 import signal
 import subprocess
@@ -11,10 +13,12 @@ import pytest
 
 from slurmplugins.slurm import sacct as call
 from tests.aws.__main__ import main
+from tests.aws.commands import CommandFailed
 from tests.aws.place import Place, cluster_yaml
 from tests.aws.sizes import SIZES
 from tests.contract.deploy.conftest import said
 from tests.patience import PROGRAM_SECONDS
+from toolkit import cli
 from toolkit.config import parse
 from toolkit.deploy.session import Clients
 from toolkit.deploy.tagged_resources import find_resources
@@ -93,6 +97,27 @@ def aws_test(config, tmp_path):
     return Run(config, tmp_path)
 
 
+def command_here(config, deadline, *argv, show=True):
+    """Run a command as `commands.toolkit` does, but in this process.
+
+    Each process would import the CLI and boto3 again. The tests that do not ask for this have
+    processes: one that succeeds, one that is interrupted and one that is killed.
+    """
+    if not deadline.left:
+        raise CommandFailed(f"no time is left for toolkit {argv[0]}")
+    output = io.StringIO()
+    with contextlib.redirect_stdout(output):
+        code = cli.run([*argv, "--config", str(config)])
+    if code:
+        raise CommandFailed(f"toolkit {argv[0]} exited {code}\n{output.getvalue()}")
+    return output.getvalue()
+
+
+@pytest.fixture
+def commands_here(monkeypatch):
+    monkeypatch.setattr("tests.aws.run.toolkit", command_here)
+
+
 def test_a_run_records_what_it_saw_and_leaves_nothing(aws_test):
     """Deploy, run the job, keep the figures, and destroy all."""
     assert main(aws_test.words) == 0, aws_test.record
@@ -105,7 +130,7 @@ def test_a_run_records_what_it_saw_and_leaves_nothing(aws_test):
     assert main(["clean", "--work", str(aws_test.work)]) == 0, "nothing is left to clean"
 
 
-def test_a_job_that_fails_is_recorded_and_cleaned_up_after(aws_test):
+def test_a_job_that_fails_is_recorded_and_cleaned_up_after(aws_test, commands_here):
     """Exit with 1 and name what was not seen."""
     aws_test.state, aws_test.output = "FAILED", "== memlock\nunlimited\n"
     assert main(aws_test.words) == 1
@@ -125,7 +150,7 @@ def test_an_interrupted_run_cleans_up_first(aws_test):
     assert aws_test.left() == []
 
 
-def test_a_second_command_cleans_up_after_a_kill_9(aws_test):
+def test_a_second_command_cleans_up_after_a_kill_9(aws_test, commands_here):
     """Kill the program alone: its deploy ends, and `clean` deletes the rest."""
     with aws_test.program(*aws_test.words) as program:
         aws_test.until_a_stack_exists()
@@ -137,7 +162,7 @@ def test_a_second_command_cleans_up_after_a_kill_9(aws_test):
     assert not (aws_test.work / "small/unfinished.json").exists()
 
 
-def test_a_run_that_reaches_its_deadline_is_cleaned_up(aws_test):
+def test_a_run_that_reaches_its_deadline_is_cleaned_up(aws_test, commands_here):
     """Give it no time at all."""
     assert main([*aws_test.words, "--minutes", "0"]) == 1
     assert aws_test.record["cleaned"]

@@ -6,7 +6,6 @@ The head's own code runs here. Its Slurm and its MariaDB are fakes.
 from __future__ import annotations
 
 import json
-import re
 import shlex
 import time
 from dataclasses import asdict
@@ -26,7 +25,7 @@ from tests.fakes.head_backups import HeadStage, Slurmctld
 from toolkit import cli
 from toolkit.config import load
 from toolkit.deploy import names
-from toolkit.deploy.tagged_resources import find_resources
+from toolkit.deploy.storage import Bucket
 from toolkit.local.machines.driver import CommandResult
 
 # moto warns about objects that are left at its end. Here a whole cloud is left.
@@ -35,7 +34,6 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
 ]
 PARTS = 9 * 1024 * 1024  # bytes of a file that boto3 sends in parts
-ENTRY = {"instance_id": "i-1", "launched_at": 1000.0, "ended_at": None, "end_cause": None}
 
 
 class BackupHead:
@@ -86,11 +84,17 @@ class BackupHead:
 
 
 @pytest.fixture
-def head(config, tmp_path, capsys, monkeypatch):
+def head(shared_cluster, tmp_path, capsys, monkeypatch):
+    """The cluster's head, with no backup of an earlier test."""
     monkeypatch.setattr("shutil.chown", lambda *_: None)
-    assert toolkit(config, "deploy") == 0, capsys.readouterr().err
+    driver = shared_cluster.actor.driver
+    monkeypatch.setattr(driver, "execute", driver.execute)  # put back after the test
+    head = BackupHead(shared_cluster, tmp_path)
+    s3 = shared_cluster.actor.clients.client("s3")
+    Bucket(s3, f"{head.bucket}-bak").empty()
+    s3.delete_object(Bucket=head.bucket, Key="status/backup.json")
     capsys.readouterr()
-    return BackupHead(config, tmp_path)
+    return head
 
 
 def toolkit(config, *words):
@@ -185,58 +189,6 @@ def test_jobs_in_the_queue_refuse_a_restore(head, capsys):
     assert head.stage.streams.loads == []
 
 
-def test_destroy_keeps_backups_and_records_for_a_new_cluster(head, capsys):
-    """Restore a destroyed cluster's backup into the next one."""
-    config = head.config
-    clients = config.actor.clients
-    s3, bucket = clients.client("s3"), f"{head.bucket}-bak"
-    key = "ledger/instances/i-1.json"
-    s3.put_object(Bucket=head.bucket, Key=key, Body=json.dumps(ENTRY))
-    head.stage.streams.dumps = {"slurm_acct_db": "jobs of demo"}
-    assert toolkit(config, "backup", "now") == 0
-    (first,) = listed(config, capsys)
-
-    assert toolkit(config, "destroy") == 3
-    assert "the instance ledger stays" in capsys.readouterr().err
-    assert toolkit(config, "destroy", "--yes") == 0, capsys.readouterr().err
-    assert f"kept: 1 backup in s3://{bucket}" in capsys.readouterr().out
-    assert find_resources(clients, config.config) == ()
-    kept = json.loads(s3.get_object(Bucket=bucket, Key=f"records/{key}")["Body"].read())
-    assert kept["ended_at"] == pytest.approx(time.time(), abs=600)
-    assert "backups" not in rules(config), "no newer backup will follow"
-    assert listed(config, capsys) == [first]
-
-    assert toolkit(config, "deploy") == 0, capsys.readouterr().err
-    head.renew()
-    # What a new head's reconcile writes of an ended instance that EC2 still lists.
-    s3.put_object(Bucket=head.bucket, Key=key, Body=json.dumps({**kept, "end_cause": "unknown"}))
-    words = ("backup", "restore", first, "--from-cluster", "demo", "--yes")
-    assert toolkit(config, *words) == 0, capsys.readouterr().err
-    assert head.stage.streams.loads[0][1] == "jobs of demo"
-    entry = json.loads(s3.get_object(Bucket=head.bucket, Key=key)["Body"].read())
-    assert entry == kept
-    assert "backups" in rules(config)
-
-    words = ("destroy", "--yes", "--backups", "--images")
-    assert toolkit(config, *words) == 0, capsys.readouterr().err
-    assert clients.client("cloudformation").describe_stacks()["Stacks"] == []
-    assert toolkit(config, "destroy", "--backups") == 0
-    assert "nothing to destroy" in capsys.readouterr().out
-    assert toolkit(config, "backup", "list") == 1
-    assert "no bucket of backups" in capsys.readouterr().err
-
-
-def rules(config):
-    """Return the lifecycle rules of the stack's template.
-
-    moto makes none of them.
-    """
-    cloudformation = config.actor.clients.client("cloudformation")
-    stack = names.backups_stack(load(config.path))
-    body = cloudformation.get_template(StackName=stack)["TemplateBody"]
-    return set(re.findall(r"{Id: ([a-z-]+),", str(body)))
-
-
 def test_status_tells_the_age_of_the_last_good_backup_and_warns(head, capsys):
     config = head.config
     s3 = config.actor.clients.client("s3")
@@ -256,30 +208,3 @@ def test_status_tells_the_age_of_the_last_good_backup_and_warns(head, capsys):
     )
     assert toolkit(config, "status") == 0, "people can work all the same"
     assert "warning: the last backup failed: no space left" in capsys.readouterr().out
-
-
-def test_the_shared_filesystem_is_backed_up_and_comes_back(config, capsys):
-    """Destroy with shared.final_backup, and make a new filesystem of the backup."""
-    config.edit("shared: {type: lustre,", "shared: {final_backup: true, type: lustre,")
-    assert toolkit(config, "deploy") == 0, capsys.readouterr().err
-    clients = config.actor.clients
-    fsx, folder = clients.client("fsx"), config.actor.cloud.options.state / "fsx"
-    (old,) = fsx.describe_file_systems()["FileSystems"]
-    (folder / old["FileSystemId"] / "home").write_text("ada's")
-    assert toolkit(config, "destroy") == 3
-    assert "everything in /shared, and its daily backups; a backup of it stays" in (
-        capsys.readouterr().err
-    )
-    assert toolkit(config, "destroy", "--yes") == 0, capsys.readouterr().err
-    (backup,) = fsx.describe_backups()["Backups"]
-    assert (backup["Lifecycle"], backup["FileSystem"]["FileSystemId"]) == (
-        "AVAILABLE",
-        old["FileSystemId"],
-    )
-
-    made_of = f"final_backup: true, from_backup: {backup['BackupId']},"
-    config.edit("final_backup: true,", made_of)
-    assert toolkit(config, "deploy") == 0, capsys.readouterr().err
-    (new,) = fsx.describe_file_systems()["FileSystems"]
-    assert new["FileSystemId"] != old["FileSystemId"]
-    assert (folder / new["FileSystemId"] / "home").read_text() == "ada's"

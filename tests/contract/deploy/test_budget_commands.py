@@ -25,17 +25,26 @@ def toolkit(config, *words):
     return cli.run([*words[:2], "--config", str(config.path), *words[2:]])
 
 
-@pytest.fixture
-def deployed(config, monkeypatch, capsys):
+@pytest.fixture(scope="module")
+def cluster(shared):
     """A cluster with one account budget, whose head answers as slurm-budget does."""
-    config.path.write_text(config.path.read_text() + BUDGETS)
-    given = snapshot(a_job(), memory=a_memory("85"), config=budgets_config(load(config.path)))
+    shared.path.write_text(shared.path.read_text() + BUDGETS)
+    given = snapshot(a_job(), memory=a_memory("85"), config=budgets_config(load(shared.path)))
     answer = json.dumps(printable(plan(given), given)).encode()
-    monkeypatch.setitem(conftest.ANSWERS, "slurm-budget --plan", answer)
-    assert cli.run(["deploy", "--config", str(config.path)]) == 0, capsys.readouterr().err
-    config.actor.driver.ran.clear()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(conftest.ANSWERS, "slurm-budget --plan", answer)
+        assert cli.run(["deploy", "--config", str(shared.path)]) == 0
+        yield shared
+
+
+@pytest.fixture
+def deployed(cluster, capsys):
+    """The cluster, with cluster.yaml as it was deployed."""
+    text = cluster.path.read_text()
+    cluster.actor.driver.ran.clear()
     capsys.readouterr()
-    return config
+    yield cluster
+    cluster.path.write_text(text)
 
 
 def test_a_budget_is_shown_planned_applied_and_overridden(deployed, capsys):

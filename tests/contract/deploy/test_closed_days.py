@@ -18,6 +18,7 @@ from tests.contract.deploy.test_records import RecordsHead, toolkit
 from tests.fakes.slurmdbd import Row
 from toolkit import cli
 from toolkit.deploy import session
+from toolkit.deploy.storage import Bucket
 from toolkit.errors import EndpointUnreachable
 
 pytestmark = [
@@ -30,14 +31,17 @@ FIRST = TODAY - 3 * DAY
 
 
 @pytest.fixture
-def head(config, tmp_path, capsys, monkeypatch):
-    """A head with records of two instances, one of them over midnight."""
+def head(shared_cluster, tmp_path, monkeypatch):
+    """A head with records of two instances, one of them over midnight.
+
+    Of an earlier test's records none is left.
+    """
     monkeypatch.setenv("TOOLKIT_USAGE_STORE", str(tmp_path / "usage"))
     monkeypatch.setenv("TOOLKIT_BILLS", str(tmp_path / "bills"))
-    assert toolkit(config, "deploy") == 0, capsys.readouterr().err
     folder = tmp_path / "head"
     folder.mkdir()
-    head = RecordsHead(config, folder)
+    head = RecordsHead(shared_cluster, folder)
+    Bucket(head.stack.config_client("s3"), head.bucket).empty()
     lives = {
         "i-1": (FIRST + 10 * HOUR, FIRST + 13 * HOUR),
         "i-2": (FIRST + 20 * HOUR, FIRST + 29 * HOUR),

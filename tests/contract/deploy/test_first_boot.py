@@ -11,7 +11,6 @@ import pytest
 
 from slurmplugins.cloud import tags
 from tests.patience import PROGRAM_SECONDS
-from toolkit import cli
 from toolkit.deploy import names
 from toolkit.deploy.bundle import pack
 from toolkit.deploy.head import find_head
@@ -83,9 +82,8 @@ class Head:
 
 
 @pytest.fixture
-def head(config, tmp_path):
-    assert cli.run(["deploy", "--config", str(config.path)]) == 0
-    return Head(config, tmp_path)
+def head(shared_cluster, tmp_path):
+    return Head(shared_cluster, tmp_path)
 
 
 def test_the_head_runs_the_bundle_that_its_tag_names(head):
@@ -106,7 +104,7 @@ def test_the_argument_of_an_admins_command_wins_over_the_tag(head):
 
 def test_a_bundle_that_was_changed_in_the_bucket_is_refused_and_not_run(head):
     """Write another bundle under the trusted hash, by the bucket alone."""
-    wanted, other = bundle("wanted"), bundle("other")
+    wanted, other = bundle("changed"), bundle("other")
     head.bucket.write(names.bundle(wanted.sha), other.data)
     head.tag(wanted.sha)
     for arguments in ((), (wanted.sha,)):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import time
 
@@ -27,27 +28,49 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
 ]
 HOUR = 3600
+BUCKET = "burst-123456789012-us-east-1"
 TOKEN = "8randoms"
 NOON = int(time.time()) // HOUR * HOUR - 5 * HOUR
 STAYS = "stays: racks expected in 12 m; cloud would cost up to 41.20 USD"
 
 
-@pytest.fixture
-def joined(config, tmp_path, monkeypatch):
-    """A site with our nodes, reached as ssh reaches it."""
-    for name in ("TOOLKIT_BILLS", "TOOLKIT_USAGE_STORE"):
-        monkeypatch.setenv(name, str(tmp_path / name.lower()))
-    joining = Setting(config, tmp_path)
+@pytest.fixture(scope="module")
+def join(shared, tmp_path_factory):
+    """A join of a site and a VPC for all tests."""
+    folder = tmp_path_factory.mktemp("join")
+    joining = Setting(shared, folder)
     joining.document["prices"] = {
         "racks": [{"nodes": "rack1", "usd_per_hour": "1.5"}],
         "as_of": "2026-11-01T00:00:00Z",
     }
     joining.join().apply(yes=True)
-    site = joining.site
-    monkeypatch.setattr(ControllerRunner, "run", lambda _, argv, **more: site.run(argv, **more))
-    joining.path = tmp_path / "join.yaml"
-    joining.path.write_text(json.dumps(joining.document))
+    joining.path = folder / "join.yaml"
     return joining
+
+
+@pytest.fixture
+def joined(join, tmp_path, monkeypatch):
+    """A site with our nodes, reached as ssh reaches it.
+
+    It has neither attempts, instances nor records of an earlier test.
+    """
+    for name in ("TOOLKIT_BILLS", "TOOLKIT_USAGE_STORE"):
+        monkeypatch.setenv(name, str(tmp_path / name.lower()))
+    s3 = join.clients.client("s3")
+    for bucket in (f"{BUCKET}-bak", BUCKET):
+        for prefix in ("records/", "ledger/", records.STATUS):
+            for item in s3.list_objects_v2(Bucket=bucket, Prefix=prefix).get("Contents", ()):
+                s3.delete_object(Bucket=bucket, Key=item["Key"])
+    site, document = join.site, copy.deepcopy(join.document)
+    site.attempts, site.reconcile_plan = [], {}
+    site.head_report = HeadReport(at=0.0, cluster="burst")
+    monkeypatch.setattr(ControllerRunner, "run", lambda _, argv, **more: site.run(argv, **more))
+    join.path.write_text(json.dumps(document))
+    conf = site.root / "etc/slurm/slurm.conf"
+    text = conf.read_text()
+    yield join
+    conf.write_text(text)
+    join.document = document
 
 
 def asked(joining, capsys, *words):
@@ -94,7 +117,7 @@ def test_status_nodes_jobs_and_why_ask_the_controller(joined, capsys):
 def test_status_warns_of_records_that_are_late(joined, capsys):
     assert "records    none yet" in " ".join(asked(joined, capsys, "status")[1].splitlines())
     joined.clients.client("s3").put_object(
-        Bucket="burst-123456789012-us-east-1",
+        Bucket=BUCKET,
         Key=records.STATUS,
         Body=json.dumps({"attempts": time.time() - 5 * HOUR, "error": "no way to S3"}),
     )
@@ -117,8 +140,7 @@ def test_usage_close_reads_the_records_of_a_join(joined, capsys):
         (records.sacct_key(*window, NOON, attempts), attempts),
         (records.instances_key(window[1], NOON, instances), instances),
     ):
-        bucket = "burst-123456789012-us-east-1-bak"
-        joined.clients.client("s3").put_object(Bucket=bucket, Key=key, Body=body)
+        joined.clients.client("s3").put_object(Bucket=f"{BUCKET}-bak", Key=key, Body=body)
     code, text = asked(joined, capsys, "usage", "close", "--json")
     assert code == 0, text
     read = json.loads(text)["records"]
@@ -155,7 +177,7 @@ def add_life(joining, name, launched, ended):
         "end_cause": "suspend", "price": "0.1008",
     }  # fmt: skip
     joining.clients.client("s3").put_object(
-        Bucket="burst-123456789012-us-east-1",
+        Bucket=BUCKET,
         Key=f"ledger/instances/{name}.json",
         Body=json.dumps(record),
     )

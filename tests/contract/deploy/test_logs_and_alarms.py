@@ -7,6 +7,7 @@ import time
 
 import pytest
 from botocore.exceptions import ClientError
+from moto.cloudwatch.models import cloudwatch_backends
 
 from slurmplugins.cloud.log_stream import LogStreams
 from slurmplugins.cloud.metrics import DailyMetric, daily_values, put_heartbeat
@@ -15,7 +16,7 @@ from slurmplugins.model.log_line import LogLine
 from slurmplugins.system.clock import SystemClock
 from tests.contract.deploy.test_role_calls import Stack
 from toolkit import cli
-from toolkit.deploy import names
+from toolkit.local.options import ACCOUNT
 
 # moto warns about objects that are left at its end. Here a whole cloud is left.
 pytestmark = [
@@ -24,14 +25,18 @@ pytestmark = [
 ]
 GROUP = "/toolkit/demo"
 NAMESPACE = "toolkit/demo"
-TOP = "network:\n"
-"""A line of cluster.yaml before which sections may stand."""
 
 
 @pytest.fixture
-def stack(config):
-    assert cli.run(["deploy", "--config", str(config.path)]) == 0
-    return Stack(config)
+def stack(shared_cluster):
+    """The cluster's stack, without lines, heartbeats and nodes of an earlier test."""
+    found = Stack(shared_cluster)
+    found.clear()
+    client = found.config_client("logs")
+    for stream in client.describe_log_streams(logGroupName=GROUP)["logStreams"]:
+        client.delete_log_stream(logGroupName=GROUP, logStreamName=stream["logStreamName"])
+    cloudwatch_backends[ACCOUNT]["us-east-1"].metric_data.clear()
+    return found
 
 
 def send(stack, instance_id, stream, *texts, at=None, group=GROUP):
@@ -108,57 +113,38 @@ def test_the_head_alone_reads_metrics(stack):
         read(node)
 
 
-def test_the_retention_is_that_of_cluster_yaml_and_a_change_keeps_the_lines(stack, config):
-    send(stack, stack.head, f"head/{stack.head}", ("slurmctld", "old"))
-    config.edit(TOP, "logs: {retention_days: 90}\n\n" + TOP)
-    assert cli.run(["deploy", "--config", str(config.path)]) == 0
-    client = stack.config_client("logs")
-    (group,) = client.describe_log_groups(logGroupNamePrefix=GROUP)["logGroups"]
-    assert group["retentionInDays"] == 90
-    assert len(client.filter_log_events(logGroupName=GROUP)["events"]) == 1
-
-
-def test_logs_that_are_off_have_no_group_and_no_rights(config, capsys):
-    config.edit(TOP, "logs: {enabled: false}\nalarms: {enabled: false}\n\n" + TOP)
-    assert cli.run(["deploy", "--config", str(config.path)]) == 0
-    stack = Stack(config)
-    client = stack.config_client("logs")
-    assert client.describe_log_groups(logGroupNamePrefix=GROUP)["logGroups"] == []
-    client.create_log_group(logGroupName=GROUP)
-    with pytest.raises(Denied):
-        send(stack, stack.head, "head/i-1", ("slurmctld", "x"))
-    code, _, error = logs(stack, config, capsys, "head")
-    assert (code, "logs-off" in error) == (1, True)
-
-
-def test_a_nodes_logs_are_those_of_all_its_instances_also_of_the_lost(stack, config, capsys):
+def test_a_nodes_logs_are_those_of_all_its_instances_also_of_the_lost(
+    stack, shared_cluster, capsys
+):
     first, second = stack.node(), stack.node()
     send(stack, first, f"gpu-001/{first}", ("slurmd", "the last words"), at=time.time() - 60)
     stack.engine(stack.head).terminate([first])
     stack.settle()
     send(stack, second, f"gpu-001/{second}", ("node-boot", "hello"), ("slurmd", "again"))
-    code, lines, _ = logs(stack, config, capsys, "gpu-001")
+    code, lines, _ = logs(stack, shared_cluster, capsys, "gpu-001")
     assert code == 0
     assert [line.partition(" gpu-001/")[2] for line in lines] == [
         f"{first} slurmd: the last words",
         f"{second} node-boot: hello",
         f"{second} slurmd: again",
     ]
-    _, lines, _ = logs(stack, config, capsys, first)
+    _, lines, _ = logs(stack, shared_cluster, capsys, first)
     assert [line.partition("slurmd: ")[2] for line in lines] == ["the last words"]
-    _, lines, _ = logs(stack, config, capsys, "gpu-001", "--unit", "slurmd", "--json")
+    _, lines, _ = logs(stack, shared_cluster, capsys, "gpu-001", "--unit", "slurmd", "--json")
     assert [(row["instance"], row["text"]) for row in map(json.loads, lines)] == [
         (first, "the last words"),
         (second, "again"),
     ]
 
 
-def test_what_lies_before_the_start_is_not_printed_and_its_time_is_told(stack, config, capsys):
+def test_what_lies_before_the_start_is_not_printed_and_its_time_is_told(
+    stack, shared_cluster, capsys
+):
     send(stack, stack.head, f"head/{stack.head}", ("slurmctld", "old"), at=time.time() - 7200)
-    code, lines, error = logs(stack, config, capsys, "head")
+    code, lines, error = logs(stack, shared_cluster, capsys, "head")
     assert (code, lines) == (0, [])
     assert "its last line is of" in error
-    _, lines, _ = logs(stack, config, capsys, "head", "--since", "3h")
+    _, lines, _ = logs(stack, shared_cluster, capsys, "head", "--since", "3h")
     assert len(lines) == 1
 
 
@@ -172,52 +158,28 @@ NO_LOGS = {
 }
 
 
-def test_a_name_that_has_no_logs_is_an_error_that_says_so(stack, config, capsys):
+def test_a_name_that_has_no_logs_is_an_error_that_says_so(stack, shared_cluster, capsys):
     """Ask one cluster for each name: a deploy costs more."""
     for target, words in NO_LOGS.items():
-        code, lines, error = logs(stack, config, capsys, target)
+        code, lines, error = logs(stack, shared_cluster, capsys, target)
         assert (code in (1, 2), lines) == (True, []), target
         assert words in error, target
 
 
-def test_a_line_can_not_control_the_terminal(stack, config, capsys):
+def test_a_line_can_not_control_the_terminal(stack, shared_cluster, capsys):
     send(stack, stack.head, f"head/{stack.head}", ("slurmctld", "job \x1b[2Jname"))
-    _, lines, _ = logs(stack, config, capsys, "head")
+    _, lines, _ = logs(stack, shared_cluster, capsys, "head")
     assert lines[0].endswith("job ?[2Jname")
 
 
-def test_a_silent_head_is_an_alarm_and_a_heartbeat_ends_it(stack, config, capsys):
+def test_a_silent_head_is_an_alarm_and_a_heartbeat_ends_it(stack, shared_cluster, capsys):
     """Judge as CloudWatch does: missing data breach."""
 
     def states():
         capsys.readouterr()
-        cli.run(["status", "--json", "--config", str(config.path)])
+        cli.run(["status", "--json", "--config", str(shared_cluster.path)])
         return json.loads(capsys.readouterr().out)["alarms"]
 
     assert states() == {"head-silent": "ALARM", "head-impaired": "OK"}
     put_heartbeat(NAMESPACE, lambda: stack.client("cloudwatch", stack.head), SystemClock())
     assert states() == {"head-silent": "OK", "head-impaired": "OK"}
-
-
-def test_alarms_go_to_the_address_and_the_topic_of_cluster_yaml(config):
-    topic = "arn:aws:sns:us-east-1:123456789012:site"
-    config.edit(TOP, f"alarms: {{email: hpc@example.org, topic: {topic!r}}}\n\n" + TOP)
-    assert cli.run(["deploy", "--config", str(config.path)]) == 0
-    stack = Stack(config)
-    (subscription,) = stack.config_client("sns").list_subscriptions()["Subscriptions"]
-    assert (subscription["Protocol"], subscription["Endpoint"]) == ("email", "hpc@example.org")
-    alarms = stack.config_client("cloudwatch").describe_alarms()["MetricAlarms"]
-    assert {alarm["AlarmName"] for alarm in alarms} == {
-        names.alarm(config.config, subject) for subject in names.ALARMS
-    }
-    for alarm in alarms:
-        for actions in (alarm["AlarmActions"], alarm["OKActions"]):
-            assert actions == [subscription["TopicArn"], topic]
-
-
-def test_a_destroyed_cluster_leaves_no_logs_and_no_alarms(stack, config):
-    send(stack, stack.head, f"head/{stack.head}", ("slurmctld", "bye"))
-    assert cli.run(["destroy", "--yes", "--config", str(config.path)]) == 0
-    client = stack.config_client("logs")
-    assert client.describe_log_groups(logGroupNamePrefix=GROUP)["logGroups"] == []
-    assert stack.config_client("cloudwatch").describe_alarms()["MetricAlarms"] == []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from pathlib import Path
 
@@ -24,19 +25,22 @@ pytestmark = [
 ]
 EXAMPLES = Path(__file__).parents[3] / "examples" / "iam"
 DENIED = 4
+numbers = itertools.count(1)
 
 
 class Person:
     """A person who signs with a role of one policy's rights."""
 
-    def __init__(self, config, name) -> None:
+    def __init__(self, config, policy) -> None:
+        name = f"{policy}-{next(numbers)}"
         self.name, self.config = name, config
         owner = config.actor.clients
         iam = owner._session.client("iam", endpoint_url=config.config.aws.endpoint_url)
         trust = {"Version": "2012-10-17", "Statement": []}
         iam.create_role(RoleName=name, AssumeRolePolicyDocument=json.dumps(trust))
-        policy = (EXAMPLES / f"{name}.json").read_text().replace("research", config.config.cluster)
-        iam.put_role_policy(RoleName=name, PolicyName="own", PolicyDocument=policy)
+        text = (EXAMPLES / f"{policy}.json").read_text()
+        text = text.replace("research", config.config.cluster)
+        iam.put_role_policy(RoleName=name, PolicyName="own", PolicyDocument=text)
         given = owner.client("sts").assume_role(
             RoleArn=f"arn:aws:iam::{owner.account}:role/{name}", RoleSessionName=name
         )["Credentials"]
@@ -65,12 +69,6 @@ class Person:
         }
 
 
-@pytest.fixture
-def deployed(config):
-    assert cli.run(["deploy", "--config", str(config.path)]) == 0
-    return config
-
-
 READS = (
     ("status",),
     ("nodes", "--json"),
@@ -82,17 +80,18 @@ READS = (
 )
 
 
-def test_a_reader_looks_at_everything_and_is_denied_nothing(deployed, capsys):
-    reader = Person(deployed, "reader")
+def test_a_reader_looks_at_everything_and_is_denied_nothing(shared_cluster, capsys):
+    reader = Person(shared_cluster, "reader")
     for words in READS:
         assert reader.toolkit(*words) in (0, 1), (words, capsys.readouterr().err)
     assert reader.denied() == set()
 
 
-def test_a_reader_changes_nothing_and_runs_nothing_else(deployed, capsys):
+def test_a_reader_changes_nothing_and_runs_nothing_else(shared_cluster, capsys):
     """Refuse a shell, a set-up, a deploy and a destroy."""
-    reader = Person(deployed, "reader")
-    before = find_head(deployed.actor.clients, deployed.config)
+    reader = Person(shared_cluster, "reader")
+    before = find_head(shared_cluster.actor.clients, shared_cluster.config)
+    shared_cluster.actor.driver.ran.clear()
     for words in (
         ("run", "--", "id"),
         ("apply", "--force"),
@@ -101,16 +100,16 @@ def test_a_reader_changes_nothing_and_runs_nothing_else(deployed, capsys):
     ):
         assert reader.toolkit(*words) == DENIED, words
         assert "not authorized" in capsys.readouterr().err
-    assert find_head(deployed.actor.clients, deployed.config) == before
+    assert find_head(shared_cluster.actor.clients, shared_cluster.config) == before
     assert "ssm:SendCommand" in reader.denied()
-    assert not [text for text in deployed.actor.driver.ran if text.startswith("id")]
+    assert not [text for text in shared_cluster.actor.driver.ran if text.startswith("id")]
 
 
-def test_an_operator_applies_settings_and_deploys_and_destroys_nothing(deployed, capsys):
+def test_an_operator_applies_settings_and_deploys_and_destroys_nothing(shared_cluster, capsys):
     """Apply also without a price snapshot, which is then written again."""
-    operator = Person(deployed, "operator")
-    clients = deployed.actor.clients
-    Bucket(clients.client("s3"), names.bucket(deployed.config, clients.account)).delete(
+    operator = Person(shared_cluster, "operator")
+    clients = shared_cluster.actor.clients
+    Bucket(clients.client("s3"), names.bucket(shared_cluster.config, clients.account)).delete(
         SNAPSHOT_KEY
     )
     for words in (*READS, ("run", "--", "id"), ("apply", "--force")):
@@ -137,28 +136,17 @@ def documents(cluster):
         yield {"DocumentName": words[at].format(cluster=cluster)} if at else {}
 
 
-def test_who_runs_the_cluster_starts_every_session_of_toolkit_login_and_a_reader_none(deployed):
+def test_who_runs_the_cluster_starts_every_session_of_toolkit_login_and_a_reader_none(
+    shared_cluster,
+):
     """Get past the judge to the local cloud, which opens no session."""
-    head = find_head(deployed.actor.clients, deployed.config)["InstanceId"]
+    head = find_head(shared_cluster.actor.clients, shared_cluster.config)["InstanceId"]
     for name, answer in (
         ("operator", "TargetNotConnected"),
         ("admin", "TargetNotConnected"),
         ("reader", "not authorized"),
     ):
-        ssm = Person(deployed, name).client("ssm")
-        for document in documents(deployed.config.cluster):
+        ssm = Person(shared_cluster, name).client("ssm")
+        for document in documents(shared_cluster.config.cluster):
             with pytest.raises(ClientError, match=answer):
                 ssm.start_session(Target=head, **document)
-
-
-def test_an_admin_deploys_and_destroys_and_is_denied_nothing(config, capsys):
-    """Judge the CLI's own calls.
-
-    CloudFormation's calls for a stack are not judged here.
-    """
-    admin = Person(config, "admin")
-    for words in (("plan",), ("deploy",), ("status",), ("destroy", "--yes", "--images")):
-        assert admin.toolkit(*words) in (0, 2), (words, capsys.readouterr().err)
-    assert admin.denied() == set()
-    stacks = config.actor.clients.client("cloudformation").describe_stacks()["Stacks"]
-    assert names.stack(config.config) not in {stack["StackName"] for stack in stacks}

@@ -25,12 +25,11 @@ def script(tmp_path):
 
 
 @pytest.fixture
-def head(config, tmp_path, capsys):
-    assert toolkit(config, "deploy") == 0, capsys.readouterr().err
-    capsys.readouterr()
+def head(shared_cluster, tmp_path):
+    """The cluster's head; one test alone writes records."""
     folder = tmp_path / "head"
     folder.mkdir()
-    return RecordsHead(config, folder)
+    return RecordsHead(shared_cluster, folder)
 
 
 def quoted(config, capsys, *words):

@@ -97,10 +97,8 @@ class Stack:
 
     def node(self):
         """Launch a compute node, and return its instance's id."""
-        number = len(self.cloud.tables.instances)
-        (node, _) = (
-            self.engine(self.head).launch(self.request(f"a{number}"), lambda: None).instances
-        )
+        attempt = f"node-{len(self.cloud.tables.instances)}"
+        (node, _) = self.engine(self.head).launch(self.request(attempt), lambda: None).instances
         return node.id
 
     def role(self, name):
@@ -156,17 +154,37 @@ class Stack:
         while any(item.state in {"pending", "shutting-down"} for item in tables.instances.values()):
             self.cloud.machine_controller.tick()
 
+    def clear(self):
+        """Leave neither nodes nor judged calls of an earlier test."""
+        nodes = [
+            id_ for id_, item in self.cloud.tables.instances.items()
+            if item.tags.get("toolkit:role") == "compute" and item.state != "terminated"
+        ]  # fmt: skip
+        if nodes:
+            self.config_client("ec2").terminate_instances(InstanceIds=nodes)
+            self.settle()
+        self.record._counts.clear()
+
+
+@pytest.fixture(scope="module")
+def deployed(shared):
+    """A deployed cluster with buckets for data and checkpoints."""
+    shared.edit("      - {type: g5.xlarge, capacity: on-demand}\n", OFFERINGS)
+    shared.edit("training:\n", "data:\n  store: bucket\n\ntraining:\n  checkpoints: bucket\n")
+    assert cli.run(["deploy", "--config", str(shared.path)]) == 0
+    return shared
+
 
 @pytest.fixture
-def stack(config):
-    config.edit("      - {type: g5.xlarge, capacity: on-demand}\n", OFFERINGS)
-    config.edit("training:\n", "data:\n  store: bucket\n\ntraining:\n  checkpoints: bucket\n")
-    assert cli.run(["deploy", "--config", str(config.path)]) == 0
-    return Stack(config)
+def stack(deployed):
+    found = Stack(deployed)
+    found.clear()
+    return found
 
 
 def test_the_engine_does_its_work_with_the_head_role_and_is_never_denied(stack):
     engine = stack.engine(stack.head)
+    before = {item.id for item in engine.instances()}
     started = []
     for number, (lifecycle, types) in enumerate(
         (lifecycle, types)
@@ -181,7 +199,8 @@ def test_the_engine_does_its_work_with_the_head_role_and_is_never_denied(stack):
     assert engine.retag_nodes({ids[0]: "gpu-003"}, lambda _: True)
     engine.console(ids[0])
     engine.health()
-    assert {item.id for item in engine.instances()} == {stack.head, *ids}
+    assert stack.head in before
+    assert {item.id for item in engine.instances()} == {*before, *ids}
     assert engine.terminate(ids) == set(ids)
     assert stack.denied() == []
 
@@ -194,7 +213,7 @@ def changed_tags(kinds, role):
 
 def test_the_head_role_launches_tagged_nodes_of_listed_types_with_imdsv2_alone(stack):
     """Send what resume sends with one change; every call is denied."""
-    client, request = stack.client("ec2", stack.head), stack.request("a1", Lifecycle.ON_DEMAND)
+    client, request = stack.client("ec2", stack.head), stack.request("refused", Lifecycle.ON_DEMAND)
     created = ("instance", "volume", "network-interface")
     for changes in (
         {"TagSpecifications": changed_tags(created, "head")},
@@ -214,12 +233,15 @@ def test_the_head_role_launches_tagged_nodes_of_listed_types_with_imdsv2_alone(s
     assert len(stack.cloud.tables.instances) == stack.count
 
 
-def test_the_bucket_refuses_bundles_of_the_clusters_roles_whatever_their_policies_say(stack):
+def test_the_bucket_refuses_bundles_of_the_clusters_roles_whatever_their_policies_say(
+    stack, request
+):
     """Give the head's role all of S3, as by mistake."""
     backend = iam_backends[ACCOUNT]["aws"]
     role = next(role for role in backend.roles.values() if "HeadRole" in role.name)
     everything = {"Statement": [{"Effect": "Allow", "Action": "s3:*", "Resource": "*"}]}
     role.put_policy("mistake", json.dumps(everything))
+    request.addfinalizer(lambda: role.delete_policy("mistake"))
     s3 = stack.client("s3", stack.head)
     s3.put_object(Bucket=stack.bucket, Key="anywhere/else", Body=b"")
     refused = "explicit deny in a resource-based policy"
@@ -289,20 +311,26 @@ def test_a_jobs_credentials_keep_its_users_checkpoints_and_nobody_elses(stack):
         bucket.call("get_object", if_absent=None, Key="checkpoints/grace/run/x")
 
 
+def dataset_keys(bucket):
+    """Return the keys of what a dataset's readers need."""
+    kinds = ("objects", "manifests", "names", "derivations")
+    return {item["Key"] for kind in kinds for item in bucket.objects(f"data/{kind}/")}
+
+
 def test_a_jobs_credentials_add_a_dataset_and_never_replace_one(stack, tmp_path):
     role = JobRole(stack.job_role(), lambda: stack.client("sts", stack.node()), SystemClock())
     ada = stack.job_client(role, user="ada", job=7)
     (tmp_path / "set").mkdir()
-    (tmp_path / "set" / "small").write_bytes(b"x")
+    (tmp_path / "set" / "small").write_bytes(b"small")
     (tmp_path / "set" / "large").write_bytes(b"y" * (CHUNK + 1))
     catalog = Catalog(DatasetStore(stack.bucket, "data", client=ada))
+    bucket = S3Bucket(stack.bucket, ada)
+    before = dataset_keys(bucket)
     added = add(catalog, tmp_path / "set", name="digits")
     again = Catalog(DatasetStore(stack.bucket, "data", client=stack.job_client(role, "grace", 8)))
     assert add(again, tmp_path / "set", name="digits").version == added.version
     assert catalog.resolve("digits@1") == added.version
-    bucket = S3Bucket(stack.bucket, ada)
-    kinds = ("objects", "manifests", "names", "derivations")
-    kept = [item["Key"] for kind in kinds for item in bucket.objects(f"data/{kind}/")]
+    kept = dataset_keys(bucket) - before
     assert len(kept) == 4  # two contents, the manifest, the name
     for key in kept:
         with pytest.raises(ClientError, match="AccessDenied"):
@@ -376,3 +404,8 @@ def test_no_instance_reads_a_parameter_of_the_account(stack):
     for instance_id in (stack.head, stack.node()):
         with pytest.raises(ClientError, match="AccessDenied"):
             stack.client("ssm", instance_id).get_parameter(Name="db")
+
+
+def test_the_tag_of_the_bundle_is_written_before_the_head_looks_for_it(stack):
+    found = stack.config_client("s3").head_object(Bucket=stack.bucket, Key=stack.bundle())
+    assert found["ContentLength"] > 0

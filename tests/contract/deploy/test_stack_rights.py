@@ -7,7 +7,6 @@ import json
 import pytest
 from moto.iam.models import iam_backends
 
-from slurmplugins.cloud import tags
 from toolkit import cli
 from toolkit.deploy import names
 from toolkit.deploy.head import find_head
@@ -95,12 +94,3 @@ def test_a_boundary_that_the_account_does_not_have_fails_the_stack_with_its_arn(
     with_iam(config, f"arn:aws:iam::{ACCOUNT}:policy/nobody-made-it")
     assert toolkit(config, "deploy") == 1
     assert "policy/nobody-made-it does not exist" in capsys.readouterr().err
-
-
-def test_the_tag_of_the_bundle_is_written_before_the_head_looks_for_it(config, capsys):
-    assert toolkit(config, "deploy") == 0, capsys.readouterr().err
-    clients = config.actor.clients
-    values = {tag["Key"]: tag["Value"] for tag in find_head(clients, config.config)["Tags"]}
-    key = names.bundle(values[tags.BUNDLE])
-    bucket = names.bucket(config.config, clients.account)
-    assert clients.client("s3").head_object(Bucket=bucket, Key=key)["ContentLength"] > 0

@@ -55,9 +55,23 @@ def up(toolkit_local, port):
     return start
 
 
+def kill(daemon, folder):
+    """Kill a daemon, and wait until it is gone."""
+    os.kill(daemon["pid"], signal.SIGKILL)
+    deadline = time.monotonic() + PROGRAM_SECONDS
+    while StateFiles(folder).running() is not None:
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
 def test_up_status_drills_and_down_work_on_one_daemon(toolkit_local, up, port, tmp_path):
+    """Kill the first daemon by kill -9, and use the next."""
+    killed = up()
+    assert killed["started"]
+    kill(killed, tmp_path)
     first = up()
     assert first["started"]
+    assert first["pid"] != killed["pid"]
     again = up()
     assert (again["pid"], again["started"]) == (first["pid"], False)
     credentials = tmp_path / "aws" / "credentials"
@@ -96,18 +110,6 @@ def test_up_status_drills_and_down_work_on_one_daemon(toolkit_local, up, port, t
     toolkit_local("down")
     assert StateFiles(tmp_path).running() is None
     assert "no local cloud runs" in toolkit_local("status", fails=True)
-
-
-def test_up_starts_a_new_daemon_after_a_kill_9(up, tmp_path):
-    first = up()
-    os.kill(first["pid"], signal.SIGKILL)
-    deadline = time.monotonic() + PROGRAM_SECONDS
-    while StateFiles(tmp_path).running() is not None:
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
-    second = up()
-    assert second["started"]
-    assert second["pid"] != first["pid"]
 
 
 def test_up_names_a_port_that_is_in_use(toolkit_local, port):

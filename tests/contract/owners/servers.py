@@ -41,14 +41,17 @@ def free_port():
 
 
 @contextmanager
-def serving(role, *arguments, port, log):
-    """Run a role's program as the head does, until it answers."""
+def serving(role, *arguments, port, log, names=os.devnull):
+    """Run a role's program as the head does, until it answers.
+
+    Serve_with_users.py says what it writes into `names`.
+    """
     program = REPO / "ansible/roles" / role / "files/serve.py"
     argv = [sys.executable, str(HERE / "serve_with_users.py"), str(program), *map(str, arguments)]
     with log.open("wb") as output:
         process = subprocess.Popen(
             argv,
-            env=os.environ | ENVIRONMENT,
+            env=os.environ | ENVIRONMENT | {"NAMES": str(names)},
             stdout=output,
             stderr=subprocess.STDOUT,
         )

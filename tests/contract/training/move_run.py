@@ -12,8 +12,10 @@ import sys
 import time
 from pathlib import Path
 
-import boto3  # noqa: F401  # for the attempts
+import boto3
 import forked_attempt
+
+from tests.fakes import service_models
 
 SCRIPT = Path(__file__).with_name("moving_train.py")
 MOVES = (
@@ -57,6 +59,9 @@ def move(root: Path, restart: int, place: str, end: str, count: int) -> None:
 
 def main() -> None:
     root = Path(sys.argv[1])
+    service_models.share()
+    boto3.client("s3")  # its models are read once for all attempts
+    forked_attempt.pace(0.005)
     os.waitpid(start(root, "racks", "1", 0), 0)
     for restart, (place, end, count) in enumerate(MOVES):
         move(root, restart, place, end, count)

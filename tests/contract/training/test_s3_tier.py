@@ -18,15 +18,15 @@ from tests.fakes.training import BytesCodec, Weights
 from tests.patience import PROGRAM_SECONDS
 from tests.unit.render.render_samples import FACTS, a_config
 from toolkit.render.playbook_vars import site_vars
-from toolkit.training.checkpoint import manifest
+from toolkit.training.checkpoint import hashed_file, manifest, s3_tier
 from toolkit.training.checkpoint.checkpointer import Checkpointer
-from toolkit.training.checkpoint.hashed_file import BLOCK
 from toolkit.training.checkpoint.s3_tier import S3Tier
 from toolkit.training.distributed.process_group import Solo
 from toolkit.training.errors import CheckpointUnreadable
 from toolkit.training.io.s3_client import s3_client
 
-SIZE = 2 * BLOCK + 1000  # three parts
+BLOCK = 1000  # in place of megabytes, which moto copies and hashes many times
+SIZE = 2 * BLOCK + 70  # three parts
 
 
 class Cut(Exception):  # noqa: N818  # says what happened
@@ -92,6 +92,9 @@ class Telling(Through):
 def client(monkeypatch):
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "test")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "test")
+    monkeypatch.setattr("moto.s3.models.S3_UPLOAD_PART_MIN_SIZE", 1)
+    for module in (hashed_file, manifest, s3_tier):
+        monkeypatch.setattr(module, "BLOCK", BLOCK)
     with mock_aws():
         made = boto3.client("s3", region_name="us-east-1")
         made.create_bucket(Bucket="checkpoints")
@@ -116,11 +119,12 @@ def test_what_is_in_s3_comes_back_when_the_disk_is_gone(tmp_path, client, conten
     assert (loaded.name, model.content == content) == (found.name, True)
 
 
-def test_on_a_cluster_a_run_comes_back_from_where_cluster_yaml_says(tmp_path, monkeypatch, content):
+def test_on_a_cluster_a_run_comes_back_from_where_cluster_yaml_says(tmp_path, monkeypatch):
     """Take all settings from the site file, and credentials from the role.
 
-    A node has nothing else.
+    A node has nothing else. The parts are as large as there.
     """
+    content = os.urandom(2 * hashed_file.BLOCK + 1000)
     for name in ("AWS_DEFAULT_REGION", "AWS_REGION", "AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "test")
@@ -212,7 +216,7 @@ class Dying(Through):
         return super().__getattr__(name)
 
 
-@pytest.mark.parametrize("size", [1000, SIZE])
+@pytest.mark.parametrize("size", [BLOCK, SIZE])
 def test_a_save_after_an_upload_cut_short_and_a_lost_disk_is_what_s3_gives_back(
     tmp_path, client, size
 ):

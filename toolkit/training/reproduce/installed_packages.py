@@ -6,9 +6,13 @@ runs with one hash had the same packages.
 
 import hashlib
 import platform
+import re
 import sys
 from functools import cache
 from importlib import metadata
+
+_NAME = re.compile(r"^Name:(.*)$", re.MULTILINE | re.IGNORECASE)
+_VERSION = re.compile(r"^Version:(.*)$", re.MULTILINE | re.IGNORECASE)
 
 
 @cache
@@ -19,13 +23,23 @@ def lines() -> tuple[str, ...]:
     """
     packages = set()
     for distribution in metadata.distributions():
-        name = distribution.metadata["Name"]
-        if name:  # a folder that an uninstall left half is no package
-            packages.add(f"{name.lower().replace('_', '-')}=={distribution.version}")
+        headers = _headers(distribution)
+        name, version = _NAME.search(headers), _VERSION.search(headers)
+        if name and version:  # a folder that an uninstall left half is no package
+            packages.add(f"{name[1].strip().lower().replace('_', '-')}=={version[1].strip()}")
     return (
         f"# python {platform.python_version()} {sys.platform} {platform.machine()}",
         *sorted(packages),
     )
+
+
+def _headers(distribution: metadata.Distribution) -> str:
+    """Return the headers of a package's metadata.
+
+    The description follows, which importlib parses as well: half a second for 250 packages.
+    """
+    files = map(distribution.read_text, ("METADATA", "PKG-INFO", ""))
+    return next(filter(None, files), "").partition("\n\n")[0]
 
 
 def text() -> str:

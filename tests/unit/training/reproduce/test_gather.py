@@ -81,6 +81,21 @@ def test_two_environments_are_the_same_when_their_packages_are():
     )
 
 
+def test_a_package_is_what_the_headers_of_its_metadata_say(tmp_path, monkeypatch):
+    """Read new and old metadata; an uninstall left a folder without any."""
+    headers = "Metadata-Version: 2.1\nName: Some_Package\nVersion: 1.2\n"
+    for name, content in (
+        ("some_package-1.2.dist-info/METADATA", f"{headers}\nName: another\nVersion: 3\n"),
+        ("old.egg-info/PKG-INFO", "Name: old\nVersion: 7"),
+        ("half-1.dist-info/RECORD", ""),
+    ):
+        path = tmp_path / name
+        path.parent.mkdir()
+        path.write_text(content)
+    monkeypatch.setattr("sys.path", [str(tmp_path)])
+    assert installed_packages.lines.__wrapped__()[1:] == ("old==7", "some-package==1.2")
+
+
 ENVIRONMENT = {
     "SLURM_JOB_ID": "12",
     "SLURM_JOB_NAME": "digits",

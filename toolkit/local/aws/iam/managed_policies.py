@@ -8,6 +8,7 @@ from __future__ import annotations
 import copy
 from typing import TYPE_CHECKING, Any
 
+from moto.iam import models
 from moto.iam.models import IAMBackend
 
 if TYPE_CHECKING:
@@ -29,4 +30,5 @@ def install(patches: Patches) -> None:
         # A policy counts its attachments; of its documents nobody makes others.
         return [copy.copy(policy) for policy in _made[backend.account_id]]
 
+    patches.replace(models, "load_iam_aws_managed_policies", lambda: True)
     patches.replace(IAMBackend, "_init_aws_policies", policies)
