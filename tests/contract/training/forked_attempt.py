@@ -6,33 +6,16 @@ The scripts of this folder import this module from their own folder.
 import os
 import runpy
 import sys
-import time
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 # The imports of an attempt's first optimizer step and first save.
 import torch._dynamo
 import torch.nn.parallel  # noqa: F401  # for the attempts
 
+import toolkit.training.run  # noqa: F401  # for the attempts
 from toolkit.training.reproduce import installed_packages
-from toolkit.training.run import Run
 
 installed_packages.lines()  # once for all attempts
-
-
-def pace(seconds: float) -> None:
-    """Pause before each step of later attempts.
-
-    A stop request is looked for every 0.2 s. Without pauses a fast host takes a hundred steps
-    meanwhile, so a run would need many more, which cost CPU.
-    """
-    step = Run.step
-
-    def paced(run: Run, *words: Any, **more: Any) -> None:
-        time.sleep(seconds)
-        step(run, *words, **more)
-
-    Run.step = paced  # type: ignore[method-assign]  # for the attempts
 
 
 def start(argv: Sequence[str], environment: Mapping[str, str]) -> int:

@@ -109,7 +109,6 @@ def main() -> None:
     root = Path(sys.argv[1])
     for name in sys.argv[3].split(","):
         importlib.import_module(name)
-    forked_attempt.pace(0.01)
     end(start(root, "1", 0))
     (root / "stop").mkdir()
     for restart in range(STOPS):

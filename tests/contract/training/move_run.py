@@ -61,7 +61,6 @@ def main() -> None:
     root = Path(sys.argv[1])
     service_models.share()
     boto3.client("s3")  # its models are read once for all attempts
-    forked_attempt.pace(0.005)
     os.waitpid(start(root, "racks", "1", 0), 0)
     for restart, (place, end, count) in enumerate(MOVES):
         move(root, restart, place, end, count)

@@ -11,7 +11,7 @@ from torch.nn.functional import cross_entropy
 
 from toolkit.training import Run, S3Tier, SampleOrder
 
-EPOCHS, SIZE, BATCH, SEED = 28, 900, 60, 3  # 420 steps
+EPOCHS, SIZE, BATCH, SEED = 40, 900, 60, 3  # 600 steps
 
 
 def main() -> None:

@@ -20,7 +20,7 @@ from toolkit.training.run_folder.run_folder import RunFolder
 pytestmark = pytest.mark.timeout(900)
 
 HERE = Path(__file__).resolve().parent
-STEPS, EPOCHS = 420, 28
+STEPS, EPOCHS = 600, 40
 CREDENTIALS = {"AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "test"}
 
 
