@@ -7,6 +7,7 @@ lane.
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import io
 import json
@@ -42,7 +43,7 @@ from toolkit.local.machines.layout import Layout
 from toolkit.local.machines.shared_images import Library
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
 REPOSITORY = Path(__file__).parents[2]
 TOOLKIT = Path(sys.executable).parent / "toolkit"
@@ -182,6 +183,16 @@ class Cluster:
         words = (command,) if command not in GROUPS else (command, argv[0])
         more = argv[len(words) - 1 :]
         return toolkit(*words, "--config", str(self.config), *more, may_fail=may_fail)
+
+    @contextlib.contextmanager
+    def undisturbed(self, what: str) -> Iterator[None]:
+        """Keep the other lane from a part of the cluster.
+
+        It waits for the end of the block. `what` is a word that the tests of both lanes give.
+        """
+        with self.config.with_name(f"{what}.lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            yield
 
     def job(self, number: str) -> dict:
         """Return slurmctld's record of a job that it has not forgotten."""

@@ -85,18 +85,26 @@ TRAIN = {
 }
 
 
-def test_slurmdbd_holds_classes_as_they_are_declared_and_no_other_qos_is_touched(cluster, tmp_path):
+@pytest.fixture
+def settings(cluster):
+    """The settings of cluster.yaml. The other lane waits with its changes."""
+    with cluster.undisturbed("accounts"):
+        settings = YAML(typ="rt").load(cluster.config.read_text())
+        for partition in settings["partitions"].values():
+            partition.pop("priority", None)  # Slurm preempts by partition or by class
+        yield settings
+
+
+def test_slurmdbd_holds_classes_as_they_are_declared_and_no_other_qos_is_touched(
+    cluster, settings, tmp_path
+):
     """Add, change and remove a class, each with a second apply."""
-    settings = YAML(typ="rt").load(cluster.config.read_text())
-    declared = {**settings["classes"]}
-    for partition in settings["partitions"].values():
-        partition.pop("priority", None)  # Slurm preempts by partition or by class
+    classes = settings["classes"]
     path = tmp_path / "cluster.yaml"
 
-    def apply(classes: dict, *options: str) -> str:
-        settings["classes"] = classes
+    def apply(additions: dict, *options: str) -> str:
         with path.open("w") as file:
-            YAML(typ="rt").dump(settings, file)
+            YAML(typ="rt").dump(settings | {"classes": {**classes, **additions}}, file)
         return toolkit("accounts", "apply", "--config", str(path), *options).stdout
 
     def last_line(answer: str) -> str:
@@ -104,11 +112,11 @@ def test_slurmdbd_holds_classes_as_they_are_declared_and_no_other_qos_is_touched
         return answer.splitlines()[-1]
 
     before = cluster.run("sacctmgr", "-n", "-P", "show", "qos", "normal")
-    assert "+ class train" in apply({**declared, "train": TRAIN})
-    assert last_line(apply({**declared, "train": TRAIN})) == "accounts: 0 changed"
-    assert "MaxWall 172800 → none" in apply({**declared, "train": {"priority": 60}})
-    assert last_line(apply({**declared, "train": {"priority": 60}})) == "accounts: 0 changed"
-    assert "- class train" in apply(declared, "--prune", "--yes")
+    assert "+ class train" in apply({"train": TRAIN})
+    assert last_line(apply({"train": TRAIN})) == "accounts: 0 changed"
+    assert "MaxWall 172800 → none" in apply({"train": {"priority": 60}})
+    assert last_line(apply({"train": {"priority": 60}})) == "accounts: 0 changed"
+    assert "- class train" in apply({}, "--prune", "--yes")
     assert cluster.run("sacctmgr", "-n", "-P", "show", "qos", "normal") == before
 
 
@@ -141,11 +149,12 @@ def test_a_job_waits_whose_time_limit_costs_more_than_is_left(cluster, running):
     why(cluster, job, "budget allows partitions that buy spot alone")
     cheap = submit(cluster, "--partition=cheap", "--time=1", "--hold")
 
-    cluster.run("systemctl", "stop", "slurm-budget.timer")
-    cluster.run("systemctl", "restart", "slurmctld")  # it forgets DenyAccounts
-    partition = ("scontrol", "show", "partition", "batch")
-    until("a pass", lambda: "DenyAccounts=grants" in cluster.run(*partition))
-    cluster.run("systemctl", "start", "slurm-budget.timer")
+    with cluster.undisturbed("services"):
+        cluster.run("systemctl", "stop", "slurm-budget.timer")
+        cluster.run("systemctl", "restart", "slurmctld")  # it forgets DenyAccounts
+        partition = ("scontrol", "show", "partition", "batch")
+        until("a pass", lambda: "DenyAccounts=grants" in cluster.run(*partition))
+        cluster.run("systemctl", "start", "slurm-budget.timer")
 
     spend(cluster, "1.00")  # hold
     assert figures(cluster)["actions"] == ["hold", "spot-only", "warn"]
@@ -193,7 +202,8 @@ def project_job(cluster):
     yield sbatch
     cluster.run("sh", "-c", "scancel --name=nerf || true")
     spend(cluster, "0", "nerf")
-    cluster.run("systemctl", "start", "slurm-prices.service")
+    with cluster.undisturbed("prices"):
+        cluster.run("systemctl", "start", "slurm-prices.service")
 
 
 def test_a_projects_jobs_are_held_released_and_refused(cluster, project_job):
@@ -210,9 +220,10 @@ def test_a_projects_jobs_are_held_released_and_refused(cluster, project_job):
     own = project_job("--hold")
     spend(cluster, "1.20", "nerf")
     assert waits_for(cluster, job, "JobHeldAdmin")
-    cluster.run("systemctl", "start", "slurm-prices.service")
-    with pytest.raises(HeadCommandFailed, match="refused by a budget: nerf-month"):
-        project_job()
+    with cluster.undisturbed("prices"):
+        cluster.run("systemctl", "start", "slurm-prices.service")
+        with pytest.raises(HeadCommandFailed, match="refused by a budget: nerf-month"):
+            project_job()
     spend(cluster, "0", "nerf")
     assert waits_for(cluster, own, "JobHeldUser"), "a user's own hold stays"
     assert not waits_for(cluster, job, "JobHeldAdmin")

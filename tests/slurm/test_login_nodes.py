@@ -42,8 +42,9 @@ def config(cluster, state):
         settings["login_nodes"] = {"count": 1, "max_user_share": 0.25}
         add_zoe(settings, state)
 
-    edit(path, change)
-    toolkit("deploy", "--config", str(path))
+    with cluster.undisturbed("accounts"):
+        edit(path, change)
+        toolkit("deploy", "--config", str(path))
     until(
         "the login node's report",
         lambda: toolkit("status", "--config", str(path), may_fail=True).returncode == 0,

@@ -67,11 +67,12 @@ def test_the_line_and_a_quote_name_the_same_price(cluster, sbatch, tmp_path):
 
 @pytest.mark.parametrize("damage", ["echo '{' >", "rm -f", "printf '[[[[' >"])
 def test_damaged_prices_stop_no_job(cluster, sbatch, damage):
-    cluster.run("sh", "-c", f"{damage} {PRICES}")
-    try:
-        number, told = sbatch("--time=08:00:00")
-    finally:
-        cluster.run("systemctl", "start", "slurm-prices.service")
+    with cluster.undisturbed("prices"):
+        cluster.run("sh", "-c", f"{damage} {PRICES}")
+        try:
+            number, told = sbatch("--time=08:00:00")
+        finally:
+            cluster.run("systemctl", "start", "slurm-prices.service")
     assert number.isdigit()
     assert "USD" not in told
 

@@ -77,8 +77,10 @@ def departure(cluster, ssh, state):
             remove_zoe(settings)
             del settings["partitions"]["urgent"]["priority"]
 
-        edit(cluster.config, change)
-        yield Departure(job, session, cluster.toolkit("apply").stdout)
+        with cluster.undisturbed("accounts"):
+            edit(cluster.config, change)
+            output = cluster.toolkit("apply").stdout
+        yield Departure(job, session, output)
     finally:
         session.kill()
         cluster.run("sh", "-c", f"scancel {job} || true")
@@ -116,12 +118,13 @@ def test_preemption_by_qos_works_after_an_apply(cluster, departure):
 
     Slurm has one preemption type at a time. slurmctld reads the type at its start only.
     """
-    for change in (
-        ("modify", "qos", "normal", "set", "gracetime=120"),
-        ("add", "qos", "urgent", "priority=100", "preempt=normal"),
-        ("modify", "user", "ada", "set", "qos+=urgent"),
-    ):
-        cluster.run("sacctmgr", "--immediate", *change)
+    with cluster.undisturbed("accounts"):
+        for change in (
+            ("modify", "qos", "normal", "set", "gracetime=120"),
+            ("add", "qos", "urgent", "priority=100", "preempt=normal"),
+            ("modify", "user", "ada", "set", "qos+=urgent"),
+        ):
+            cluster.run("sacctmgr", "--immediate", *change)
 
     job = slow(cluster, *ONE_NODE)
     preempt(job, "--qos=urgent")
