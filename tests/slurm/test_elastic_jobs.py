@@ -51,6 +51,8 @@ def test_a_job_with_a_range_of_nodes_resumes_on_the_nodes_that_are_left(cluster)
 
     assert job.attempt(1)["step_start"] >= step_before
     assert job.ended() == {"COMPLETED"}, job.output()
+    # The instance is gone, and other tests need the node.
+    cluster.run("scontrol", "update", f"nodename={interrupted_node}", "state=undrain")
     assert [attempt["world_size"] for attempt in job.attempts()] == [3, 2]
     assert job.causes() == ["spot-interruption", "finished"]
     audit = cluster.as_user(*PYTHON, "-m", "toolkit.training", "audit", f"{HOME}/runs/{job.number}")
