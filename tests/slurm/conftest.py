@@ -29,7 +29,7 @@ from xdist.scheduler import LoadScopeScheduling
 from tests.slurm.instances import machine_driver
 from tests.slurm.settings import add_zoe
 from tests.slurm.traces import host_traces
-from tests.slurm.waiting import PATIENCE
+from tests.slurm.waiting import PATIENCE, until
 from toolkit.config import load
 from toolkit.demo.commands import ToolkitCommand
 from toolkit.demo.demo import Demo
@@ -304,12 +304,26 @@ def cluster(state):
             )
             failed.touch()
             deploy(state, path, configure)
+            config = load(path)
+            kill_slurmctld(Cluster(path, Head(Clients(config), config)))
             failed.unlink()
     config = load(path)
     yield Cluster(path, Head(Clients(config), config))
     shared = "PYTEST_XDIST_WORKER" in os.environ
     if not shared and not is_kept():
         toolkit("local", "down")
+
+
+def kill_slurmctld(cluster: Cluster) -> None:
+    """Kill slurmctld before its first regular save, and wait until it runs again.
+
+    It is done before the lanes begin: a kill makes slurmctld forget the nodes that just came up,
+    and the other lane's jobs would lose them. test_burst.py says what it shows.
+    """
+    cluster.run("pkill", "-9", "-x", "slurmctld")
+    ping = ("sh", "-c", "scontrol ping || true")
+    until("slurmctld's end", lambda: "is DOWN" in cluster.run(*ping))
+    until("slurmctld", lambda: "is UP" in cluster.run(*ping), seconds=120)
 
 
 @pytest.fixture(scope="module")

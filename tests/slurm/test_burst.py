@@ -86,15 +86,14 @@ def gate(cluster):
 
 
 def test_a_slurmctld_that_is_killed_in_its_first_minutes_starts_again(cluster):
-    """Kill it before its first regular save.
+    """Look for the kill that ends the deploy of the tests, before the first regular save.
 
-    slurmctld saves the accounts' usage after five minutes. This is the first test after the deploy.
-    Without that file, slurmctld of 25.11 refuses to start on its own state.
+    slurmctld saves the accounts' usage after five minutes. Without that file, slurmctld of 25.11
+    refuses to start on its own state.
     """
-    cluster.run("pkill", "-9", "-x", "slurmctld")
-    ping = ("sh", "-c", "scontrol ping || true")
-    until("its end", lambda: "is DOWN" in cluster.run(*ping))
-    until("slurmctld", lambda: "is UP" in cluster.run(*ping), seconds=120)
+    journal = ("journalctl", "--unit=slurmctld", "--no-pager", "--output=cat")
+    assert "status=9/KILL" in cluster.run(*journal)
+    assert "is UP" in cluster.run("scontrol", "ping")
 
 
 def test_twenty_nodes_start_although_spot_capacity_runs_out_and_slurmctld_restarts(

@@ -11,6 +11,7 @@ import pytest
 from ruamel.yaml import YAML
 
 from tests.slurm.conftest import toolkit
+from tests.slurm.settings import add_zoe
 from tests.slurm.waiting import until
 from toolkit.errors import HeadCommandFailed
 
@@ -86,10 +87,14 @@ TRAIN = {
 
 
 @pytest.fixture
-def settings(cluster):
-    """The settings of cluster.yaml. The other lane waits with its changes."""
+def settings(cluster, state):
+    """The settings of cluster.yaml. The other lane waits with its changes.
+
+    The other lane removes zoe while her job runs, so slurmdbd may not give her up yet.
+    """
     with cluster.undisturbed("accounts"):
         settings = YAML(typ="rt").load(cluster.config.read_text())
+        add_zoe(settings, state)
         for partition in settings["partitions"].values():
             partition.pop("priority", None)  # Slurm preempts by partition or by class
         yield settings
