@@ -86,9 +86,9 @@ def gate(cluster):
 
 
 def test_a_slurmctld_that_is_killed_in_its_first_minutes_starts_again(cluster):
-    """Look for the kill that ends the deploy of the tests, before the first regular save.
+    """Look for the kill that ended the tests' deploy.
 
-    slurmctld saves the accounts' usage after five minutes. Without that file, slurmctld of 25.11
+    It came before the first regular save. slurmctld saves the accounts' usage after five minutes. Without that file, slurmctld of 25.11
     refuses to start on its own state.
     """
     journal = ("journalctl", "--unit=slurmctld", "--no-pager", "--output=cat")
