@@ -315,7 +315,7 @@ def cluster(state):
 
 
 def kill_slurmctld(cluster: Cluster) -> None:
-    """Kill slurmctld before its first regular save, and wait until it runs again.
+    """Kill slurmctld before its first regular save, and await its restart.
 
     It is done before the lanes begin: a kill makes slurmctld forget the nodes that just came up,
     and the other lane's jobs would lose them. test_burst.py says what it shows.
