@@ -317,8 +317,8 @@ def cluster(state):
 def kill_slurmctld(cluster: Cluster) -> None:
     """Kill slurmctld before its first regular save, and await its restart.
 
-    It is done before the lanes begin: a kill makes slurmctld forget the nodes that just came up,
-    and the other lane's jobs would lose them. test_burst.py says what it shows.
+    It is done before the lanes begin. A kill makes slurmctld forget the nodes that just came up,
+    so jobs of the other lane would lose theirs. test_burst.py says what it shows.
     """
     cluster.run("pkill", "-9", "-x", "slurmctld")
     ping = ("sh", "-c", "scontrol ping || true")
