@@ -83,7 +83,9 @@ class Run:
         return [*find_resources(self.clients, self.cluster), *stacks, *images]
 
     def program(self, *words):
-        return subprocess.Popen([sys.executable, "-m", "tests.aws", *words], cwd=ROOT)
+        # A shell's background job hands on an ignored SIGINT.
+        python = ("env", "--default-signal=INT", sys.executable)
+        return subprocess.Popen([*python, "-m", "tests.aws", *words], cwd=ROOT)
 
     def until_a_stack_exists(self):
         deadline = time.monotonic() + 4 * PROGRAM_SECONDS
