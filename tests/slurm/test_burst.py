@@ -88,8 +88,8 @@ def gate(cluster):
 def test_a_slurmctld_that_is_killed_in_its_first_minutes_starts_again(cluster):
     """Look for the kill that ended the tests' deploy.
 
-    It came before the first regular save. slurmctld saves the accounts' usage after five minutes. Without that file, slurmctld of 25.11
-    refuses to start on its own state.
+    It came before the first regular save. slurmctld saves the accounts' usage after five minutes.
+    Without that file, slurmctld of 25.11 refuses to start on its own state.
     """
     journal = ("journalctl", "--unit=slurmctld", "--no-pager", "--output=cat")
     assert "status=9/KILL" in cluster.run(*journal)
