@@ -305,7 +305,9 @@ def cluster(state):
             failed.touch()
             deploy(state, path, configure)
             config = load(path)
-            kill_slurmctld(Cluster(path, Head(Clients(config), config)))
+            deployed = Cluster(path, Head(Clients(config), config))
+            kill_slurmctld(deployed)
+            wait_for_mlflow(deployed)
             failed.unlink()
     config = load(path)
     yield Cluster(path, Head(Clients(config), config))
@@ -324,6 +326,15 @@ def kill_slurmctld(cluster: Cluster) -> None:
     ping = ("sh", "-c", "scontrol ping || true")
     until("slurmctld's end", lambda: "is DOWN" in cluster.run(*ping))
     until("slurmctld", lambda: "is UP" in cluster.run(*ping), seconds=120)
+
+
+def wait_for_mlflow(cluster: Cluster) -> None:
+    """Wait until MLflow answers.
+
+    A job that begins before keeps its records to itself.
+    """
+    health = ("sh", "-c", "curl --silent --fail http://127.0.0.1:5000/health || true")
+    until("MLflow", lambda: cluster.run(*health))
 
 
 @pytest.fixture(scope="module")

@@ -43,12 +43,7 @@ runpy.run_path({DIGITS!r}, run_name="__main__")
 
 @pytest.fixture(scope="module")
 def pinned(cluster):
-    """BUNDLE@DIGEST of an image that ada unpacked.
-
-    MLflow answers then: a job that begins before keeps its records to itself.
-    """
-    health = ("sh", "-c", "curl --silent --fail http://127.0.0.1:5000/health || true")
-    until("MLflow", lambda: cluster.run(*health))
+    """BUNDLE@DIGEST of an image that ada unpacked."""
     cluster.as_user("sh", "-c", MAKE, "sh", LAYOUT, BUNDLE)
     bundle_facts = json.loads(cluster.run("cat", f"{BUNDLE}/umoci.json"))
     digests = [step["digest"] for step in bundle_facts["from_descriptor_path"]["descriptor_walk"]]
