@@ -34,6 +34,12 @@ from toolkit.local.sockets import Listeners, bind
 EXAMPLE = Path(__file__).parents[3] / "examples" / "local.yaml"
 SACCT_FIELDS = (*call.REQUIRED, *call.OPTIONAL, *call.FREE_TEXT)
 NODE = {"name": "gpu-001", "state": ["IDLE", "CLOUD", "POWERED_DOWN"], "cpus": 4}
+# moto warns about objects that are left at its end.
+LEAVES_A_CLOUD = [
+    pytest.mark.filterwarnings("ignore:S3 key was not disposed:ResourceWarning"),
+    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
+]
+"""The marks of tests that leave a whole cloud."""
 ANSWERS = {
     "slurmplugins.head_nodes": json.dumps({"nodes": [NODE]}).encode(),
     "show nodes": json.dumps({"nodes": [NODE]}).encode(),

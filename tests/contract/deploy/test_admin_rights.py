@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-import pytest
-
+from tests.contract.deploy.conftest import LEAVES_A_CLOUD
 from tests.contract.deploy.test_people_rights import Person
 from toolkit.deploy import names
 
-# moto warns about objects that are left at its end. Here a whole cloud is left.
-pytestmark = [
-    pytest.mark.filterwarnings("ignore:S3 key was not disposed:ResourceWarning"),
-    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
-]
+pytestmark = LEAVES_A_CLOUD
 
 
 def test_an_admin_deploys_and_destroys_and_is_denied_nothing(config, capsys):

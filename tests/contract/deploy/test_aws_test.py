@@ -16,7 +16,7 @@ from tests.aws.__main__ import main
 from tests.aws.commands import CommandFailed
 from tests.aws.place import Place, cluster_yaml
 from tests.aws.sizes import SIZES
-from tests.contract.deploy.conftest import said
+from tests.contract.deploy.conftest import LEAVES_A_CLOUD, said
 from tests.patience import PROGRAM_SECONDS
 from toolkit import cli
 from toolkit.config import parse
@@ -24,11 +24,7 @@ from toolkit.deploy.session import Clients
 from toolkit.deploy.tagged_resources import find_resources
 from toolkit.local.machines.driver import CommandResult
 
-# moto warns about objects that are left at its end. Here a whole cloud is left.
-pytestmark = [
-    pytest.mark.filterwarnings("ignore:S3 key was not disposed:ResourceWarning"),
-    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
-]
+pytestmark = LEAVES_A_CLOUD
 ROOT = Path(__file__).parents[3]
 OUTPUT = f"== memlock\nunlimited\n== work\n{'0' * 64}  /shared/x\n"
 

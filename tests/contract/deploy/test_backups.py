@@ -18,7 +18,7 @@ from slurmplugins.cloud.stores import S3Store
 from slurmplugins.errors import CloudError, Denied, EngineError
 from slurmplugins.head.restore_backup import Restore
 from slurmplugins.head.take_backup import BackupStatus, take
-from tests.contract.deploy.conftest import said
+from tests.contract.deploy.conftest import LEAVES_A_CLOUD, said
 from tests.contract.deploy.test_role_calls import Stack
 from tests.fakes.clock import FakeClock
 from tests.fakes.head_backups import HeadStage, Slurmctld
@@ -28,11 +28,7 @@ from toolkit.deploy import names
 from toolkit.deploy.storage import Bucket
 from toolkit.local.machines.driver import CommandResult
 
-# moto warns about objects that are left at its end. Here a whole cloud is left.
-pytestmark = [
-    pytest.mark.filterwarnings("ignore:S3 key was not disposed:ResourceWarning"),
-    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
-]
+pytestmark = LEAVES_A_CLOUD
 PARTS = 9 * 1024 * 1024  # bytes of a file that boto3 sends in parts
 
 

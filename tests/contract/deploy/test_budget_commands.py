@@ -9,15 +9,13 @@ import pytest
 from slurmplugins.budgets.plan import plan
 from slurmplugins.budgets.printing import printable
 from tests.contract.deploy import conftest
+from tests.contract.deploy.conftest import LEAVES_A_CLOUD
 from tests.fakes.budgets import a_job, a_memory, snapshot
 from toolkit import cli
 from toolkit.config import load
 from toolkit.render.budgets import budgets_config
 
-pytestmark = [
-    pytest.mark.filterwarnings("ignore:S3 key was not disposed:ResourceWarning"),
-    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
-]
+pytestmark = LEAVES_A_CLOUD
 BUDGETS = "budgets:\n  vision-month: {account: vision, usd: 100}\n"
 
 

@@ -14,6 +14,7 @@ from decimal import Decimal
 
 import pytest
 
+from tests.contract.deploy.conftest import LEAVES_A_CLOUD
 from tests.contract.deploy.test_records import RecordsHead, toolkit
 from tests.fakes.slurmdbd import Row
 from toolkit import cli
@@ -21,10 +22,7 @@ from toolkit.deploy import session
 from toolkit.deploy.storage import Bucket
 from toolkit.errors import EndpointUnreachable
 
-pytestmark = [
-    pytest.mark.filterwarnings("ignore:S3 key was not disposed:ResourceWarning"),
-    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
-]
+pytestmark = LEAVES_A_CLOUD
 HOUR, DAY = 3600, 86_400
 TODAY = int(time.time()) // DAY * DAY
 FIRST = TODAY - 3 * DAY

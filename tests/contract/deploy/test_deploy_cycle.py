@@ -7,17 +7,14 @@ from decimal import Decimal
 import pytest
 from botocore.exceptions import ClientError
 
+from tests.contract.deploy.conftest import LEAVES_A_CLOUD
 from toolkit import cli
 from toolkit.deploy import head_volume, names
 from toolkit.deploy.tagged_resources import find_resources
 from toolkit.local.aws.images import Image, _row
 from toolkit.prices import Catalogue, imports
 
-# moto warns about objects that are left at its end. Here a whole cloud is left.
-pytestmark = [
-    pytest.mark.filterwarnings("ignore:S3 key was not disposed:ResourceWarning"),
-    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
-]
+pytestmark = LEAVES_A_CLOUD
 
 
 def toolkit(config, *words):

@@ -10,6 +10,7 @@ import sys
 import pytest
 
 from slurmplugins.cloud import tags
+from tests.contract.deploy.conftest import LEAVES_A_CLOUD
 from tests.patience import PROGRAM_SECONDS
 from toolkit.deploy import names
 from toolkit.deploy.bundle import pack
@@ -18,11 +19,7 @@ from toolkit.deploy.storage import Bucket
 from toolkit.deploy.user_data import head_script
 from toolkit.local.aws.iam.principals import role_of_profile
 
-# moto warns about objects that are left at its end. Here a whole cloud is left.
-pytestmark = [
-    pytest.mark.filterwarnings("ignore:S3 key was not disposed:ResourceWarning"),
-    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
-]
+pytestmark = LEAVES_A_CLOUD
 RECORDS = "import pathlib, sys; pathlib.Path('ran').write_text(' '.join(sys.argv[1:]))\n"
 
 

@@ -5,6 +5,7 @@ import json
 import pytest
 
 from slurmplugins.cloud import tags
+from tests.contract.deploy.conftest import LEAVES_A_CLOUD
 from toolkit import cli
 from toolkit.commands.exit_codes import DIFFERS, FAILED, SAME
 from toolkit.deploy import changes, names
@@ -12,10 +13,7 @@ from toolkit.deploy.head import find_head
 from toolkit.deploy.storage import Bucket
 from toolkit.errors import StackFailed
 
-pytestmark = [
-    pytest.mark.filterwarnings("ignore:S3 key was not disposed:ResourceWarning"),
-    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
-]
+pytestmark = LEAVES_A_CLOUD
 
 
 @pytest.fixture

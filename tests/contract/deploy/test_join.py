@@ -10,6 +10,7 @@ import pytest
 
 from slurmplugins.config import burst, governor, node, site
 from slurmplugins.model import site_key
+from tests.contract.deploy.conftest import LEAVES_A_CLOUD
 from tests.fakes.site import MUNGE_KEY, SLURM_CONF, FakeSite
 from toolkit.config import parse
 from toolkit.deploy import names
@@ -32,10 +33,7 @@ from toolkit.output import PlainReporter
 
 OURS = "/etc/slurm/toolkit-burst.conf"
 ZONE = "us-east-1a"
-pytestmark = [
-    pytest.mark.filterwarnings("ignore:S3 key was not disposed:ResourceWarning"),
-    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
-]
+pytestmark = LEAVES_A_CLOUD
 
 
 class Setting:

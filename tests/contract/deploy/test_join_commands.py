@@ -19,14 +19,12 @@ from slurmplugins.head.report import (
 )
 from slurmplugins.model import records
 from slurmplugins.slurm import sacct
+from tests.contract.deploy.conftest import LEAVES_A_CLOUD
 from tests.contract.deploy.test_join import Setting
 from toolkit import cli
 from toolkit.join.runner import ControllerRunner
 
-pytestmark = [
-    pytest.mark.filterwarnings("ignore:S3 key was not disposed:ResourceWarning"),
-    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
-]
+pytestmark = LEAVES_A_CLOUD
 HOUR = 3600
 BUCKET = "burst-123456789012-us-east-1"
 TOKEN = "8randoms"

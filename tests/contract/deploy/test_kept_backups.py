@@ -8,16 +8,13 @@ import time
 
 import pytest
 
+from tests.contract.deploy.conftest import LEAVES_A_CLOUD
 from tests.contract.deploy.test_backups import BackupHead, listed, toolkit
 from toolkit.config import load
 from toolkit.deploy import names
 from toolkit.deploy.tagged_resources import find_resources
 
-# moto warns about objects that are left at its end. Here a whole cloud is left.
-pytestmark = [
-    pytest.mark.filterwarnings("ignore:S3 key was not disposed:ResourceWarning"),
-    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
-]
+pytestmark = LEAVES_A_CLOUD
 ENTRY = {"instance_id": "i-1", "launched_at": 1000.0, "ended_at": None, "end_cause": None}
 
 

@@ -5,16 +5,13 @@ from __future__ import annotations
 import pytest
 
 from slurmplugins.errors import Denied
+from tests.contract.deploy.conftest import LEAVES_A_CLOUD
 from tests.contract.deploy.test_logs_and_alarms import GROUP, logs, send
 from tests.contract.deploy.test_role_calls import Stack
 from toolkit import cli
 from toolkit.deploy import names
 
-# moto warns about objects that are left at its end. Here a whole cloud is left.
-pytestmark = [
-    pytest.mark.filterwarnings("ignore:S3 key was not disposed:ResourceWarning"),
-    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
-]
+pytestmark = LEAVES_A_CLOUD
 TOP = "network:\n"
 """A line of cluster.yaml before which sections may stand."""
 

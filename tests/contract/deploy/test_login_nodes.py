@@ -4,16 +4,14 @@ import json
 
 import pytest
 
+from tests.contract.deploy.conftest import LEAVES_A_CLOUD
 from tests.contract.deploy.test_head_replacement import toolkit
 from toolkit.commands.exit_codes import DIFFERS
 from toolkit.config import parse
 from toolkit.deploy import instances, login_nodes
 from toolkit.errors import DeployError
 
-pytestmark = [
-    pytest.mark.filterwarnings("ignore:S3 key was not disposed:ResourceWarning"),
-    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
-]
+pytestmark = LEAVES_A_CLOUD
 
 
 @pytest.fixture

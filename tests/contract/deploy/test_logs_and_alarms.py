@@ -14,15 +14,12 @@ from slurmplugins.cloud.metrics import DailyMetric, daily_values, put_heartbeat
 from slurmplugins.errors import Denied
 from slurmplugins.model.log_line import LogLine
 from slurmplugins.system.clock import SystemClock
+from tests.contract.deploy.conftest import LEAVES_A_CLOUD
 from tests.contract.deploy.test_role_calls import Stack
 from toolkit import cli
 from toolkit.local.options import ACCOUNT
 
-# moto warns about objects that are left at its end. Here a whole cloud is left.
-pytestmark = [
-    pytest.mark.filterwarnings("ignore:S3 key was not disposed:ResourceWarning"),
-    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
-]
+pytestmark = LEAVES_A_CLOUD
 GROUP = "/toolkit/demo"
 NAMESPACE = "toolkit/demo"
 

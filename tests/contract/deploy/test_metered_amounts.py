@@ -14,6 +14,7 @@ from decimal import Decimal
 import pytest
 
 from slurmplugins.model import records
+from tests.contract.deploy.conftest import LEAVES_A_CLOUD
 from tests.contract.deploy.test_records import RecordsHead, toolkit
 from toolkit import cli
 from toolkit.accounting.storage import NO_METRIC
@@ -21,11 +22,7 @@ from toolkit.config import load
 from toolkit.deploy.stack_outputs import stack_facts
 from toolkit.local.options import ACCOUNT
 
-# moto warns about objects that are left at its end. Here a whole cloud is left.
-pytestmark = [
-    pytest.mark.filterwarnings("ignore:S3 key was not disposed:ResourceWarning"),
-    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
-]
+pytestmark = LEAVES_A_CLOUD
 HOUR, DAY, GIB = 3600, 86_400, 2**30
 TODAY = int(time.time()) // DAY * DAY
 FIRST = TODAY - 3 * DAY

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from botocore.exceptions import ClientError
 
+from tests.contract.deploy.conftest import LEAVES_A_CLOUD
 from toolkit import cli
 from toolkit.config import load
 from toolkit.config.model import Access
@@ -18,11 +19,7 @@ from toolkit.deploy.pricing import SNAPSHOT_KEY
 from toolkit.deploy.session import Clients
 from toolkit.deploy.storage import Bucket
 
-# moto warns about objects that are left at its end. Here a whole cloud is left.
-pytestmark = [
-    pytest.mark.filterwarnings("ignore:S3 key was not disposed:ResourceWarning"),
-    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
-]
+pytestmark = LEAVES_A_CLOUD
 EXAMPLES = Path(__file__).parents[3] / "examples" / "iam"
 DENIED = 4
 numbers = itertools.count(1)

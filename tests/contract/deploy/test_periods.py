@@ -10,15 +10,13 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from slurmplugins.slurm import sacct
+from tests.contract.deploy.conftest import LEAVES_A_CLOUD
 from tests.contract.deploy.test_records import RecordsHead, toolkit
 from tests.fakes.slurmdbd import NAMES, Row
 from toolkit import cli
 from toolkit.deploy import session
 
-pytestmark = [
-    pytest.mark.filterwarnings("ignore:S3 key was not disposed:ResourceWarning"),
-    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
-]
+pytestmark = LEAVES_A_CLOUD
 HOUR = 3600
 NOW = datetime.now(UTC)
 THIS_MONTH = NOW.replace(day=1, hour=0, minute=0, second=0, microsecond=0)

@@ -4,14 +4,11 @@ import json
 
 import pytest
 
+from tests.contract.deploy.conftest import LEAVES_A_CLOUD
 from toolkit import cli
 from toolkit.local.client import Client
 
-# moto warns about objects that are left at its end. Here a whole cloud is left.
-pytestmark = [
-    pytest.mark.filterwarnings("ignore:S3 key was not disposed:ResourceWarning"),
-    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
-]
+pytestmark = LEAVES_A_CLOUD
 SPOT_G, DEMAND_G, STANDARD = "L-3819A6DF", "L-DB2E81BA", "L-1216C47A"
 RESERVED = "{type: g5.xlarge, capacity: on-demand, zone: us-east-1a, reservation: %s}"
 ON_DEMAND = "{type: g5.xlarge, capacity: on-demand}"

@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import pytest
 
+from tests.contract.deploy.conftest import LEAVES_A_CLOUD
 from toolkit import cli
 from toolkit.deploy import names
 from toolkit.deploy.pricing import SNAPSHOT_KEY
 from toolkit.deploy.session import Clients
 from toolkit.deploy.storage import Bucket
 
-# moto warns about objects that are left at its end. Here a whole cloud is left.
-pytestmark = [
-    pytest.mark.filterwarnings("ignore:S3 key was not disposed:ResourceWarning"),
-    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
-]
+pytestmark = LEAVES_A_CLOUD
 READS = (
     ("plan",),
     ("deploy", "--dry-run"),

@@ -24,17 +24,14 @@ from slurmplugins.reconciler.pass_state import PassState
 from slurmplugins.records import Writer
 from slurmplugins.system.clock import SystemClock
 from slurmplugins.system.logger import Log
+from tests.contract.deploy.conftest import LEAVES_A_CLOUD
 from tests.contract.deploy.test_role_calls import Stack
 from tests.fakes.slurmdbd import FakeAccounting, Row
 from toolkit import cli
 from toolkit.accounting.records import attempts_of, list_pages, read_pages
 from toolkit.deploy import names
 
-# moto warns about objects that are left at its end. Here a whole cloud is left.
-pytestmark = [
-    pytest.mark.filterwarnings("ignore:S3 key was not disposed:ResourceWarning"),
-    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
-]
+pytestmark = LEAVES_A_CLOUD
 HOUR = 3600
 COUNTED = ("put_object", "list_objects_v2", "describe_spot_price_history", "get_metric_data")
 

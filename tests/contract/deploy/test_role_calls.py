@@ -18,6 +18,7 @@ from slurmplugins.errors import Denied
 from slurmplugins.model.instance import Lifecycle, Offering
 from slurmplugins.model.launch import LaunchRequest
 from slurmplugins.system.clock import SystemClock
+from tests.contract.deploy.conftest import LEAVES_A_CLOUD
 from toolkit import cli
 from toolkit.datasets.chunks import CHUNK
 from toolkit.datasets.derive.derive import derived
@@ -33,11 +34,7 @@ from toolkit.local.options import ACCOUNT
 from toolkit.render.burst import launch_template
 from toolkit.training.io.s3_bucket import MultipartUpload, S3Bucket
 
-# moto warns about objects that are left at its end. Here a whole cloud is left.
-pytestmark = [
-    pytest.mark.filterwarnings("ignore:S3 key was not disposed:ResourceWarning"),
-    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
-]
+pytestmark = LEAVES_A_CLOUD
 
 OFFERINGS = (
     "      - {type: g5.xlarge, capacity: on-demand}\n      - {type: g5.2xlarge, capacity: spot}\n"

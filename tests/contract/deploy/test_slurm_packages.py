@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.contract.deploy.conftest import LEAVES_A_CLOUD
 from tests.fakes.debs import make_debs
 from tests.patience import PROGRAM_SECONDS
 from toolkit import cli
@@ -26,11 +27,7 @@ from toolkit.local.aws.iam.principals import role_of_profile
 from toolkit.output import PlainReporter
 from toolkit.render import image_vars
 
-# moto warns about objects that are left at its end. Here a whole cloud is left.
-pytestmark = [
-    pytest.mark.filterwarnings("ignore:S3 key was not disposed:ResourceWarning"),
-    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
-]
+pytestmark = LEAVES_A_CLOUD
 ROOT = Path(__file__).parents[3]
 FETCH = ROOT / "ansible/roles/slurm_packages/files/fetch_packages.py"
 VERSION = "25.11.8-1"

@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import json
 
-import pytest
 from moto.iam.models import iam_backends
 
+from tests.contract.deploy.conftest import LEAVES_A_CLOUD
 from toolkit import cli
 from toolkit.deploy import names
 from toolkit.deploy.head import find_head
 from toolkit.local.options import ACCOUNT
 
-pytestmark = [
-    pytest.mark.filterwarnings("ignore:S3 key was not disposed:ResourceWarning"),
-    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
-]
+pytestmark = LEAVES_A_CLOUD
 BOUNDARY = json.dumps(
     {
         "Version": "2012-10-17",
