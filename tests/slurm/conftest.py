@@ -216,10 +216,10 @@ class Cluster:
         return Demo(ToolkitCommand(self.config), display)
 
 
-def with_new_head(cluster: Cluster) -> Cluster:
-    """Return the cluster with its head node found anew."""
-    config = load(cluster.config)
-    return Cluster(cluster.config, Head(Clients(config), config))
+def cluster_of(path: Path) -> Cluster:
+    """Return the cluster of a cluster.yaml, with its present head node."""
+    config = load(path)
+    return Cluster(path, Head(Clients(config), config))
 
 
 class Lanes(LoadScopeScheduling):
@@ -304,13 +304,11 @@ def cluster(state):
             )
             failed.touch()
             deploy(state, path, configure)
-            config = load(path)
-            deployed = Cluster(path, Head(Clients(config), config))
+            deployed = cluster_of(path)
             kill_slurmctld(deployed)
             wait_for_mlflow(deployed)
             failed.unlink()
-    config = load(path)
-    yield Cluster(path, Head(Clients(config), config))
+    yield cluster_of(path)
     shared = "PYTEST_XDIST_WORKER" in os.environ
     if not shared and not is_kept():
         toolkit("local", "down")

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import pytest
 
 from slurmplugins.model.backup import JOB_ID_GAP
-from tests.slurm.conftest import Cluster, toolkit, with_new_head
+from tests.slurm.conftest import Cluster, cluster_of, toolkit
 from tests.slurm.training_job import TrainingJob, submit
 from tests.slurm.waiting import until
 
@@ -75,7 +75,7 @@ def lose_everything(cluster: Cluster) -> None:
 @pytest.fixture(scope="module")
 def restored(cluster) -> Restored:
     """Take a backup, lose what it saves, and restore it."""
-    cluster = with_new_head(cluster)  # test_lost_head.py replaces it
+    cluster = cluster_of(cluster.config)  # test_lost_head.py replaces it
     job = submit(cluster, *QUICK)
     assert job.ended() == {"COMPLETED"}
     row = until("accounting", lambda: accounted(cluster, job))

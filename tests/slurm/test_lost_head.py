@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from tests.slurm.conftest import DEPLOY_SECONDS, Cluster, toolkit, with_new_head
+from tests.slurm.conftest import DEPLOY_SECONDS, Cluster, cluster_of, toolkit
 from tests.slurm.instances import LIVE, driver_and_machine, instances_of_pool, node
 from tests.slurm.settings import edit, remove_zoe
 from tests.slurm.ssh import computer
@@ -59,7 +59,7 @@ def loss(cluster, request) -> Loss:
 
     The deploy that replaces it also lets a user leave: an apply for that alone takes a minute.
     """
-    cluster = with_new_head(cluster)
+    cluster = cluster_of(cluster.config)
     training, finished = slow(cluster, "--nodes=1", gate=GATE), submit(cluster, *QUICK)
     waiting = submit(cluster, f"--dependency=afterany:{training.number}", *QUICK)
     held = submit(cluster, "--hold", *QUICK)
@@ -86,7 +86,7 @@ def loss(cluster, request) -> Loss:
     minutes = (time.monotonic() - began) / 60
     terminal = request.config.pluginmanager.getplugin("terminalreporter")
     terminal.write_line(f"\nthe head node was replaced in {minutes:.1f} minutes")
-    new = with_new_head(cluster)
+    new = cluster_of(cluster.config)
     jobs = {
         "training": TrainingJob(new, training.number),
         "finished": TrainingJob(new, finished.number),
