@@ -13,6 +13,7 @@ from rich.console import Console
 
 from tests.unit.accounting.test_records import DAY
 from tests.unit.statements.months import DECEMBER, LATER, NOVEMBER, SETTINGS, Months, lived
+from tests.unit.usage.record_store import copy_buckets
 from toolkit.accounting import export, periods, terminal
 from toolkit.accounting.attempt_names import Names
 from toolkit.accounting.cost_policy import CostPolicy, Payer
@@ -46,8 +47,7 @@ def months(two_months, tmp_path):
     shutil.copytree(two_months.person.store.folder, folder)
     own = Months(folder)
     source = two_months.cluster
-    own.cluster.s3.buckets |= {key: dict(value) for key, value in source.s3.buckets.items()}
-    own.cluster.s3.written |= source.s3.written
+    copy_buckets(source, own.cluster)
     own.cluster.accounting.rows |= source.accounting.rows
     own.cluster.place, own.cluster.instances = source.place, source.instances
     return own

@@ -12,11 +12,16 @@ from toolkit.usage.cluster_store import ClusterStore
 TOKEN = "t0k3n"
 
 
+def copy_buckets(source, target):
+    """Give a cluster copies of another one's buckets."""
+    target.s3.buckets |= {name: dict(objects) for name, objects in source.s3.buckets.items()}
+    target.s3.written |= source.s3.written
+
+
 def person_of(lived, folder, **settings):
     """Return a person with a copy of the cluster's bucket."""
     cluster = Cluster()
-    cluster.s3.buckets |= {name: dict(objects) for name, objects in lived.s3.buckets.items()}
-    cluster.s3.written |= lived.s3.written
+    copy_buckets(lived, cluster)
     return Person(cluster, folder, **settings)
 
 

@@ -8,7 +8,7 @@ import pytest
 from slurmplugins.slurm import sacct
 from tests.fakes.slurmdbd import NAMES, Row
 from tests.unit.accounting.test_records import DAY, HOUR, T0, Cluster, entry
-from tests.unit.usage.record_store import Person, lines
+from tests.unit.usage.record_store import Person, copy_buckets, lines
 from tests.unit.usage.test_read_records import page
 from toolkit.accounting.charges import Component
 from toolkit.accounting.cost_policy import CostPolicy, Payer
@@ -52,8 +52,7 @@ def lived():
 def cluster(lived):
     """The cluster, to whose bucket a test may add."""
     cluster = Cluster()
-    cluster.s3.buckets |= {name: dict(objects) for name, objects in lived.s3.buckets.items()}
-    cluster.s3.written |= lived.s3.written
+    copy_buckets(lived, cluster)
     return cluster
 
 
