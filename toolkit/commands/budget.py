@@ -169,13 +169,10 @@ def _until(_ctx: click.Context, _param: click.Parameter, text: str | None) -> da
     import re
     from datetime import UTC, datetime, timedelta
 
-    from toolkit.commands.moments import moment
-    from toolkit.config import types
+    from toolkit.commands.moments import UNITS, moment
 
     if text is not None and re.fullmatch(r"[1-9]\d{0,3}[smhdw]", text, re.ASCII):
-        if text.endswith("w"):
-            return datetime.now(UTC) + timedelta(weeks=int(text[:-1]))
-        return datetime.now(UTC) + timedelta(seconds=types.seconds(text))
+        return datetime.now(UTC) + timedelta(**{UNITS[text[-1]]: int(text[:-1])})
     return moment(_ctx, _param, text)
 
 

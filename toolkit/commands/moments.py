@@ -17,7 +17,7 @@ F = TypeVar("F", bound="Callable[..., Any]")
 _FORMATS = ("%Y-%m-%d", "%Y-%m-%dT%H:%M", "%Y-%m-%dT%H:%M:%S", "%Y-%m-%d %H:%M")
 _AGO = re.compile(r"(\d{1,5})([mhdw])")
 _EARLIEST = datetime(2006, 1, 1, tzinfo=UTC)
-_UNITS = {"m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
+UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
 
 
 def moment(_ctx: click.Context, _param: click.Parameter, text: str | None) -> datetime | None:
@@ -31,7 +31,7 @@ def moment(_ctx: click.Context, _param: click.Parameter, text: str | None) -> da
         # Nothing here is older than EC2, whose first year was 2006.
         with suppress(OverflowError):
             since = datetime.now(UTC) - timedelta(
-                **{_UNITS[relative_time[2]]: int(relative_time[1])}
+                **{UNITS[relative_time[2]]: int(relative_time[1])}
             )
             return max(since, _EARLIEST)
     for time_format in _FORMATS:

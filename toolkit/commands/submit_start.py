@@ -164,10 +164,10 @@ def deadline_of(text: str, now: datetime) -> int:
     try:
         if len(text) == len("08:00"):
             clock = datetime.strptime(text, "%H:%M").time()  # noqa: DTZ007 - the zone is this computer's
-            moment = datetime.combine(now.astimezone().date(), clock).astimezone()
-            if moment <= now:
-                tomorrow = now.astimezone().date() + timedelta(days=1)
-                moment = datetime.combine(tomorrow, clock).astimezone()
+            today = now.astimezone().date()
+            days = (today, today + timedelta(days=1))
+            moments = (datetime.combine(day, clock).astimezone() for day in days)
+            moment = next(item for item in moments if item > now)
         else:
             moment = datetime.fromisoformat(text).astimezone()
     except ValueError as error:
