@@ -21,7 +21,7 @@ import pytest
 
 from tests.slurm.ports import CLOSED, OPEN, connect_argv
 from tests.slurm.traces import host_traces
-from toolkit.local.machines import cleanup, factory, preflight
+from toolkit.local.machines import cleanup, enter_machine, factory, preflight
 from toolkit.local.machines.driver import AttachedVolume, MachineSpec, MachineState
 from toolkit.local.machines.errors import NotRunning
 from toolkit.local.machines.firewall import TCP, Firewall, Rule
@@ -219,6 +219,28 @@ def test_a_machine_has_all_cpus_and_keeps_a_mount_namespace_made_on_any(driver, 
     run_shell(driver, machine, "mount --make-rprivate /run")
     assert run_shell(driver, machine, KEEP_NAMESPACES) == str(len(os.sched_getaffinity(0)))
     driver.delete(machine.instance_id)
+
+
+def id_of_a_new_namespace(cpu):
+    """Return the id of a mount namespace made on this CPU."""
+    program = f"""
+import os
+from toolkit.local.machines import enter_machine
+os.sched_setaffinity(0, {{{cpu}}})
+enter_machine.check(enter_machine._libc.unshare(enter_machine.CLONE_NEWNS), "unshare")
+print(enter_machine.mount_namespace_id("self"))
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program], stdout=subprocess.PIPE, text=True, check=True
+    )
+    return int(done.stdout)
+
+
+def test_no_cpu_makes_a_namespace_with_a_lower_id_than_one_that_is_there():
+    cpus = os.sched_getaffinity(0)
+    highest = max(id_of_a_new_namespace(cpu) for cpu in cpus)
+    enter_machine.give_all_cpus_higher_ids(highest)
+    assert all(id_of_a_new_namespace(cpu) > highest for cpu in cpus) or highest == 0
 
 
 def test_a_volume_outlives_its_machine(driver, make_spec, layout):

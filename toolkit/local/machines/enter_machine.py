@@ -22,13 +22,17 @@ import os
 import shutil
 import signal
 import sys
+import time
 from pathlib import Path
 
 CLONE_NEWNS = 0x00020000
+CLONE_NEWUTS = 0x04000000  # the cheapest namespace: 3 µs
 MS_REC = 0x4000
 MS_SLAVE = 1 << 19
 PR_SET_PDEATHSIG = 1
 NS_GET_MNTNS_ID = 0x8008B705  # linux/nsfs.h; since Linux 6.12
+IDS_OF_CPU = 4096  # the length of a range: COOKIE_LOCAL_BATCH in linux/cookie.h
+TICK = 0.02  # seconds between two looks for the machine's PID 1
 REBOOT = 133  # systemd-nspawn --keep-unit leaves with this and lets its unit do the rest
 NSPAWN_RUN = Path("/run/systemd/nspawn")
 
@@ -90,40 +94,65 @@ def join(groups: list[str], part: str) -> None:
         (leaf / "cgroup.procs").write_text(str(os.getpid()))
 
 
-def new_namespace_id(cpu: int) -> int:
-    """Return the id of a new mount namespace on this CPU.
+def mount_namespace_id(process: int | str) -> int:
+    """Return the id of a process's mount namespace.
 
     0 where Linux does not tell it.
     """
-    reader, writer = os.pipe()
-    pid = os.fork()
-    if pid == 0:
-        try:
-            os.sched_setaffinity(0, {cpu})
-            check(_libc.unshare(CLONE_NEWNS), "unshare the mount namespace")
-            value = array.array("Q", [0])
-            with Path("/proc/self/ns/mnt").open("rb") as namespace:
-                fcntl.ioctl(namespace, NS_GET_MNTNS_ID, value)
-            os.write(writer, str(value[0]).encode())
-        finally:
-            os._exit(0)
-    os.close(writer)
-    os.waitpid(pid, 0)
-    text = os.read(reader, 32)
-    os.close(reader)
-    return int(text or 0)
+    value = array.array("Q", [0])
+    try:
+        with Path(f"/proc/{process}/ns/mnt").open("rb") as namespace:
+            fcntl.ioctl(namespace, NS_GET_MNTNS_ID, value)
+    except OSError:
+        return 0
+    return value[0]
 
 
-def start_on_first_cpu(argv: list[str], cpus: set[int]) -> list[str]:
-    """Move to the CPU whose namespaces have the lowest ids.
+def use_up_ids(cpu: int, limit: int) -> None:
+    """Use up a CPU's namespace ids up to the limit.
 
-    Linux 6.18 gives each CPU ids of its own. It refuses to keep a mount namespace with a lower id
-    than the caller's (mnt_ns_loop in fs/namespace.c). In a machine that was made on another CPU, a
-    part of all jobs could not start. Returns the command that gives the machine all CPUs again.
+    The process is bound to the CPU afterwards.
     """
-    os.sched_setaffinity(0, cpus)
-    os.sched_setaffinity(0, {min(cpus, key=new_namespace_id)})
-    return [argv[0], f"--cpu-affinity={','.join(map(str, sorted(cpus)))}", *argv[1:]]
+    os.sched_setaffinity(0, {cpu})
+    check(_libc.unshare(CLONE_NEWNS), "unshare the mount namespace")
+    while 0 < (last := mount_namespace_id("self")) <= limit:
+        for _ in range(IDS_OF_CPU - last % IDS_OF_CPU):
+            check(_libc.unshare(CLONE_NEWUTS), "unshare the UTS namespace")
+        check(_libc.unshare(CLONE_NEWNS), "unshare the mount namespace")
+
+
+def give_all_cpus_higher_ids(limit: int) -> None:
+    """Let later namespaces of each CPU have ids above the limit.
+
+    Linux 6.18 gives each CPU a range of ids, and the next higher range when it is used up. It
+    refuses to keep a mount namespace with a lower id than the caller's (mnt_ns_loop in
+    fs/namespace.c). A job's namespace is younger than its machine's, but it may be made on a CPU
+    with a lower range. Then the job could not start.
+    """
+    pids = []
+    for cpu in os.sched_getaffinity(0):
+        if (pid := os.fork()) == 0:
+            try:
+                use_up_ids(cpu, limit)
+            finally:
+                os._exit(0)
+        pids.append(pid)
+    for pid in pids:
+        os.waitpid(pid, 0)
+
+
+def init_of(launcher: int) -> int | None:
+    """Return the child of systemd-nspawn that is the machine's PID 1."""
+    try:
+        children = Path(f"/proc/{launcher}/task/{launcher}/children").read_text().split()
+        for child in map(int, children):
+            status = Path(f"/proc/{child}/status").read_text().splitlines()
+            (numbers,) = [line.split()[1:] for line in status if line.startswith("NSpid:")]
+            if len(numbers) > 1 and numbers[-1] == "1":
+                return child
+    except OSError:  # one of them ended while we looked
+        return None
+    return None
 
 
 def run_once(argv: list[str], env: dict[str, str], groups: list[str]) -> int:
@@ -135,6 +164,12 @@ def run_once(argv: list[str], env: dict[str, str], groups: list[str]) -> int:
             os.execvpe(argv[0], argv, env)  # noqa: S606 - argv, no shell
         finally:
             os._exit(127)
+    while (init := init_of(pid)) is None:
+        ended, status = os.waitpid(pid, os.WNOHANG)
+        if ended:
+            return os.waitstatus_to_exitcode(status)
+        time.sleep(TICK)
+    give_all_cpus_higher_ids(mount_namespace_id(init))
     _, status = os.waitpid(pid, 0)
     return os.waitstatus_to_exitcode(status)
 
@@ -146,16 +181,13 @@ def main() -> None:
     if plan["parent"]:
         check(_libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0), "tie to the parent")
     join(plan["cgroups"], "machine" if plan["parent"] else "launcher")
-    argv, cpus = plan["argv"], os.sched_getaffinity(0)
-    if not plan["parent"]:
-        argv = start_on_first_cpu(plan["argv"], cpus)
     private_mounts()
     if plan["overlay"]:
         mount_overlay(**plan["overlay"])
     if plan["parent"]:
         os.execvpe(plan["argv"][0], plan["argv"], plan["env"])  # noqa: S606 - argv, no shell
-    while (code := run_once(argv, plan["env"], plan["cgroups"])) == REBOOT:
-        argv = start_on_first_cpu(plan["argv"], cpus)
+    while (code := run_once(plan["argv"], plan["env"], plan["cgroups"])) == REBOOT:
+        pass
     sys.exit(1 if code < 0 else code)
 
 
