@@ -251,6 +251,34 @@ def pytest_collection_modifyitems(items):
     )
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item, call):
+    """Add the head's word on its jobs to a failed test's report.
+
+    The cluster is gone when somebody reads it.
+    """
+    report = yield
+    deployed = getattr(item, "funcargs", {}).get("cluster")
+    if report.failed and isinstance(deployed, Cluster):
+        report.sections.append(("the head at the failure", head_at_failure(deployed)))
+    return report
+
+
+def head_at_failure(cluster: Cluster) -> str:
+    """Return attempts that did not complete, and slurmctld's last lines."""
+    fields = "--format=JobID%8,State%12,ExitCode,Start,End,NodeList%30"
+    since = ("--starttime=now-40minutes", "--allusers", "--allocations", "--duplicates")
+    try:
+        attempts = cluster.run("sacct", *since, fields).splitlines()
+        journal = cluster.run(
+            *("journalctl", "--unit=slurmctld", "--no-pager", "--output=cat", "--lines=25")
+        )
+    except HeadCommandFailed as failed:
+        return str(failed)
+    rare = [line.rstrip() for line in attempts if "COMPLETED" not in line]
+    return "\n".join([*rare[:2], *rare[2:][-25:], journal])
+
+
 @pytest.fixture(scope="session")
 def state():
     """The tier's own state directory, whatever the environment says.
