@@ -36,7 +36,7 @@ ROUNDS = 8
 
 @pytest.fixture
 def cluster(tmp_path: Path) -> Iterator[SimulatedCluster]:
-    with running_cluster(tmp_path, speed=10.0) as one:
+    with running_cluster(tmp_path, speed=2.0) as one:
         yield one
 
 

@@ -151,7 +151,7 @@ def every_death(case: str, directory: Path) -> list[dict[str, Any]]:
     prepare(bench)
     bench.save(template / CLUSTER_FILE)
     argv = [sys.executable, str(KILL_AT_BOUNDARIES), str(template), program, str(directory)]
-    done = subprocess.run(argv, capture_output=True, check=False, timeout=PROGRAM_SECONDS)
+    done = subprocess.run(argv, capture_output=True, check=False, timeout=3 * PROGRAM_SECONDS)
     assert done.returncode == 0, done.stderr.decode()
     assert not done.stderr, done.stderr.decode()
     return [json.loads(line) for line in done.stdout.splitlines()]
