@@ -26,8 +26,10 @@ if TYPE_CHECKING:
 
 LISTED = ROOT / "tests" / "mutants" / "survivors.toml"
 BIN = ROOT / ".venv" / "bin"
+# -P: the tests of a mutant must not find modules beside this file.
+RUN_MUTMUT = (BIN / "python", "-P", ROOT / "tests" / "mutants" / "run_mutmut.py", "run")
 BY_TESTS = {1, 3, -24, 24, 36, 152, 255}
-"""pytest's exit codes for a mutant that fails tests, and mutmut's for one that times out."""
+"""pytest's exit codes for a mutant that fails tests, and those of one out of CPU seconds."""
 
 BY_TYPES = 37
 
@@ -159,7 +161,7 @@ def run(tree: Path, module: str) -> dict[str, int]:
     # Tests may start processes, which must find this environment's Python on PATH.
     path = f"{BIN}{os.pathsep}{os.environ['PATH']}"
     ran = subprocess.run(
-        [BIN / "mutmut", "run"],
+        RUN_MUTMUT,
         cwd=tree,
         env={**os.environ, "PATH": path, "TMPDIR": str(tree.parent)},
         capture_output=True,

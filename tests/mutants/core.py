@@ -91,7 +91,7 @@ CORE: dict[str, tuple[str, ...]] = {
     "toolkit/accounting/allocation.py": ("tests/unit/accounting/test_allocation.py",),
     "toolkit/accounting/timeline.py": ("tests/unit/accounting/test_allocation.py",),
     "toolkit/accounting/attempts.py": MONEY,
-    "toolkit/accounting/money.py": MONEY,
+    "toolkit/accounting/money.py": ("tests/unit/accounting/test_money.py",),
     "toolkit/training/checkpoint/checkpointer.py": SAVES,
     "toolkit/training/checkpoint/folders.py": ("tests/unit/training/checkpoint/test_folders.py",),
     "toolkit/training/io/durable_files.py": FILES,

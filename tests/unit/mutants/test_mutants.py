@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import re
 import subprocess
+import sys
 from collections import Counter
 from pathlib import Path
 
@@ -16,6 +17,18 @@ from tests.mutants.core import CORE, MUTATED
 from tests.mutants.reviewed import REVIEWED
 
 ROOT = Path(__file__).parents[3]
+
+
+WATCHED = """
+import os, runpy, sys, threading
+sys.argv = ["mutmut", "--help"]
+try:
+    runpy.run_path({path!r}, run_name="__main__")
+finally:
+    from mutmut.workers import isolation
+    isolation.register_timeout(pid=os.getpid(), timeout_s=3600)
+    print("threads:", threading.active_count())
+"""
 
 
 def completed(code: int, output: str = "") -> subprocess.CompletedProcess[str]:
@@ -146,6 +159,18 @@ def test_a_mutant_is_noticed_only_by_a_failed_test(monkeypatch: pytest.MonkeyPat
     judgement = by_tool.judged(Path(), "a.py", codes)
     assert (judgement.mutants, judgement.by_tests, judgement.by_types) == (4, 2, 1)
     assert judgement.survivors == {change}
+
+
+def test_no_process_is_watched_by_its_number(tmp_path: Path):
+    """Send no signal to a number that another process may have."""
+    (tmp_path / "code").mkdir()
+    (tmp_path / "pyproject.toml").write_text('[tool.mutmut]\nsource_paths = ["code"]\n')
+    program = WATCHED.format(path=str(by_tool.RUN_MUTMUT[2]))
+    ran = subprocess.run(
+        [sys.executable, "-P", "-c", program],
+        cwd=tmp_path, capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    assert "threads: 1" in ran.stdout
 
 
 def test_each_listed_survivor_is_of_the_core_and_has_a_reason():
