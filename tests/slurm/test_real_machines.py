@@ -98,6 +98,12 @@ def run_shell(driver, spec, script, code=0):
     return done.stdout.decode().strip()
 
 
+def await_boot(driver, spec):
+    """Wait until systemd has started the machine's basic services."""
+    script = "systemctl is-active basic.target || true"
+    wait_until("the boot", lambda: run_shell(driver, spec, script) == "active")
+
+
 def members(*specs):
     return {GROUP: frozenset(spec.address.ip for spec in specs)}
 
@@ -142,6 +148,7 @@ def test_security_groups_hold_between_machines(driver, make_spec):
     vpc, address = client.vpc_id, str(server.address.ip)
     driver.start(client)
     driver.start(server)
+    await_boot(driver, server)
     run_shell(driver, server, f"python3 -c '{LISTEN}' 9998 9999 >/dev/null 2>&1 &")
     for port in (9998, 9999):
         there = connect_argv("127.0.0.1", port)
@@ -186,6 +193,7 @@ def test_a_machine_can_not_send_from_an_address_that_is_not_its_own(driver, make
     everybody = members(client, server, third)
     driver.set_firewall(client.vpc_id, Firewall(everybody, WITHIN_GROUP, WITHIN_GROUP))
     run_shell(driver, client, f"ip addr add {third.address.ip}/32 dev eth0")
+    await_boot(driver, server)
     run_shell(driver, server, f"python3 -c '{RECEIVE}' >/dev/null 2>&1 &")
 
     def received():

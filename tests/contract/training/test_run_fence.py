@@ -293,6 +293,7 @@ def test_a_job_whose_helpers_are_away_waits_a_minute_and_a_restart_is_held_after
 
 def test_a_job_whose_helpers_come_back_in_that_minute_begins(cluster):
     cluster.program("sleep", BACK.format(root=cluster.root, repo=REPO))
+    cluster.program("srun", "#!/bin/bash\n")  # the smoke job would measure this host's disk
     for script in JOBSCRIPTS:
         (cluster.root / "slept").write_text("0\n")
         code, said = started(cluster, script, 0)
@@ -433,7 +434,9 @@ def test_a_job_on_its_way_out_is_waited_for(cluster):
     cluster.claim(7)
     cluster.queue("7 COMPLETING,8 RUNNING", "", "7 COMPLETING,8 RUNNING", "8 RUNNING")
     assert cluster.claim(8)[1] == 0
-    assert (cluster.root / "slept").read_text().split() == ["0", "5", "5", "5"]
+    _, *pauses = (cluster.root / "slept").read_text().split()
+    assert set(pauses) == {"5"}
+    assert len(pauses) >= 3, "an answer that came too late counts as none"
 
 
 def test_where_slurm_does_not_answer_no_other_jobs_run_is_taken(cluster):
