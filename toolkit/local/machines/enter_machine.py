@@ -8,6 +8,8 @@ Called as `python -I -S enter_machine.py PLAN`, with the path of a JSON file:
     parent   true: become the command, and end when the caller ends
              false: stay as its parent, and run it again when it asks for a reboot
 
+As a parent it makes a file beside the plan, PLAN with READY for `.json`, when jobs may begin.
+
 The overlay is mounted in a mount namespace of this process's own. The host's mount table never
 shows it and nothing needs unmounting: it is gone when the last process of the machine is.
 """
@@ -34,6 +36,7 @@ NS_GET_MNTNS_ID = 0x8008B705  # linux/nsfs.h; since Linux 6.12
 IDS_OF_CPU = 4096  # the length of a range: COOKIE_LOCAL_BATCH in linux/cookie.h
 TICK = 0.02  # seconds between two looks for the machine's PID 1
 REBOOT = 133  # systemd-nspawn --keep-unit leaves with this and lets its unit do the rest
+READY = ".ready"
 NSPAWN_RUN = Path("/run/systemd/nspawn")
 
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -155,8 +158,11 @@ def init_of(launcher: int) -> int | None:
     return None
 
 
-def run_once(argv: list[str], env: dict[str, str], groups: list[str]) -> int:
-    """Run the command in its own group; return its exit code."""
+def run_once(argv: list[str], env: dict[str, str], groups: list[str], ready: Path) -> int:
+    """Run the command in its own group; return its exit code.
+
+    Makes the file `ready` when the machine has begun.
+    """
     pid = os.fork()
     if pid == 0:
         try:
@@ -170,6 +176,7 @@ def run_once(argv: list[str], env: dict[str, str], groups: list[str]) -> int:
             return os.waitstatus_to_exitcode(status)
         time.sleep(TICK)
     give_all_cpus_higher_ids(mount_namespace_id(init))
+    ready.touch()
     _, status = os.waitpid(pid, 0)
     return os.waitstatus_to_exitcode(status)
 
@@ -177,7 +184,8 @@ def run_once(argv: list[str], env: dict[str, str], groups: list[str]) -> int:
 def main() -> None:
     """Join, mount, become."""
     os.chdir("/")
-    plan = json.loads(Path(sys.argv[1]).read_bytes())
+    path = Path(sys.argv[1])
+    plan = json.loads(path.read_bytes())
     if plan["parent"]:
         check(_libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0), "tie to the parent")
     join(plan["cgroups"], "machine" if plan["parent"] else "launcher")
@@ -186,7 +194,8 @@ def main() -> None:
         mount_overlay(**plan["overlay"])
     if plan["parent"]:
         os.execvpe(plan["argv"][0], plan["argv"], plan["env"])  # noqa: S606 - argv, no shell
-    while (code := run_once(plan["argv"], plan["env"], plan["cgroups"])) == REBOOT:
+    command = plan["argv"], plan["env"], plan["cgroups"], path.with_suffix(READY)
+    while (code := run_once(*command)) == REBOOT:
         pass
     sys.exit(1 if code < 0 else code)
 

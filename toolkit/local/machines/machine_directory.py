@@ -4,6 +4,7 @@ upper/ work/ root/   the overlay's parts; upper holds what the machine changed
 seed/                the host's files, written afresh at every start
 machine.json         image, environment (private: it may hold a proxy's password)
 launch.json          the launcher's last plan
+launch.ready         there when jobs may begin
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from toolkit.local.machines import nspawn_command
+from toolkit.local.machines import enter_machine, nspawn_command
 from toolkit.local.machines.cgroups import Groups
 from toolkit.local.machines.driver import (
     CommandResult,
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 _SIGRTMIN = 34  # glibc's, the one systemd means; Python's signal.SIGRTMIN agrees
 _POWEROFF = _SIGRTMIN + 4  # systemd(1): start poweroff.target
-_START_PATIENCE = 10.0
+_START_PATIENCE = 60.0
 _DEVICE_PATIENCE = 30.0
 _CONSOLE_LIMIT = 64 * 1024  # what GetConsoleOutput returns
 _INIT_TRIES = (
@@ -229,9 +229,11 @@ class NspawnDriver:
         groups = self._groups.make(instance_id)
         launch_plan = nspawn_command.launch_plan(argv, overlay=overlay, cgroups=groups)
         path = self._disk(instance_id).write("launch.json", launch_plan)
+        ready = path.with_suffix(enter_machine.READY)
+        ready.unlink(missing_ok=True)
         log = self._layout.console(instance_id)
         self._launchers[instance_id] = Launcher.spawn(path, log)
-        self._await_start(instance_id)
+        self._await_start(instance_id, ready)
 
     def _binds(self, spec: MachineSpec) -> dict[Path, Path]:
         """Return the host's paths that a machine sees, and where."""
@@ -240,9 +242,9 @@ class NspawnDriver:
         devices = {self._volumes.connect(item.id): Path(item.device) for item in spec.volumes}
         return {spec.fs_root: Path("/var/lib/fsx"), **devices}
 
-    def _await_start(self, instance_id: str) -> None:
+    def _await_start(self, instance_id: str, ready: Path) -> None:
         deadline = time.monotonic() + _START_PATIENCE
-        while self._init(instance_id) is None:
+        while self._init(instance_id) is None or not ready.exists():
             if self._launchers[instance_id].has_ended() or time.monotonic() > deadline:
                 console_tail = self.console(instance_id)[-1000:].decode(errors="replace").strip()
                 self._end(instance_id)
