@@ -103,21 +103,15 @@ class Database:
         self._connection.execute(sql_text(name))
 
     def table(
-        self, name: str, columns: Sequence[tuple[str, str]], rows: list[Sequence[object]]
+        self, name: str, columns: Sequence[tuple[str, str]], rows: Sequence[Sequence[object]]
     ) -> None:
         """Make a table of Python's values.
 
         `columns` are pairs of name and type."""
-        lists = {
-            f"c{position}": list(values) for position, values in enumerate(zip(*rows, strict=True))
-        }
-        if not rows:
-            lists = {f"c{position}": [] for position in range(len(columns))}
-        fields = ", ".join(
-            f"unnest($c{position}::{kind}[]) AS {column}"
-            for position, (column, kind) in enumerate(columns)
-        )
-        self.run(f"CREATE OR REPLACE TEMP TABLE {name} AS SELECT {fields}", **lists)
+        fields = ", ".join(f"{column} {kind}" for column, kind in columns)
+        self.run(f"CREATE OR REPLACE TEMP TABLE {name} ({fields})")
+        with self._connection.appender(name) as appender:  # parameters take half as long again
+            appender.append_rows(rows)
 
     def text_types(self, source: str, columns: Sequence[str]) -> dict[str, str]:
         """Return a type for each column of texts.
