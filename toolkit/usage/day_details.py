@@ -7,6 +7,7 @@ from dataclasses import asdict, fields
 from datetime import date
 from decimal import Decimal
 from fractions import Fraction
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 from toolkit.accounting.attempts import Attempt
@@ -147,11 +148,12 @@ def parts_of(content: Mapping[str, Any], parts: tuple[Part, ...] = ()) -> Instan
 
 
 _NAMES = {kind: tuple(entry.name for entry in fields(kind)) for kind in (Instance, Attempt)}
+_VALUES = {kind: attrgetter(*names) for kind, names in _NAMES.items()}
 
 
 def _json(item: Instance | Attempt) -> dict[str, Any]:
     """Return the fields of an instance or an attempt as JSON values."""
-    values = {name: getattr(item, name) for name in _NAMES[type(item)]}
+    values = dict(zip(_NAMES[type(item)], _VALUES[type(item)](item), strict=True))
     if isinstance(item, Instance):
         values["tag_price"] = None if item.tag_price is None else str(item.tag_price)
     else:

@@ -19,7 +19,7 @@ from toolkit.accounting.records import DAMAGED, instance_lines, parse_attempts, 
 from toolkit.accounting.set_aside import SetAside
 from toolkit.usage import database as databases, record_changes
 from toolkit.usage.cluster_store import ReadPage
-from toolkit.usage.merge import merge
+from toolkit.usage.merge import days_of_rows, merge
 from toolkit.usage.record_rows import ATTEMPTS, INSTANCES, METRICS, PRICES, attempt_row
 
 if TYPE_CHECKING:
@@ -234,13 +234,16 @@ def _merged(
         rows = batch.rows[table.name]
         if rows:
             database.table(f"read_{table.name}", table.columns, list(rows))
-            first = record_changes.first_change(database, store, table, days[table.name])
+            known, own = days[table.name], days_of_rows(database, table)
+            stored = [known[day] for day in own if day in known]
+            first = record_changes.first_change(database, store, table, stored)
             changed += [] if first is None else [first]
             days[table.name] = merge(
                 database,
                 store.folder,
                 table,
-                days[table.name],
+                known,
+                own,
                 temporary=work.temporary,
                 name=str(number),
             )

@@ -5,6 +5,7 @@ The parsers are those of the report. What a column can't hold is set aside.
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from toolkit.accounting.attempts import REQUEUE_EXIT, Attempt
@@ -152,10 +153,13 @@ def attempt_of(row: Iterable[Any]) -> Attempt:
         nodes=nodes(values["node_list"]),
         other_nodes=other_nodes(values["node_list"]),
         tres=Tres(values["cpus"], values["memory_mib"], values["gpus"]),
-        comments=" ".join(
-            f"toolkit:checkpoint={mark}" for mark in values["checkpoint_marks"].split(",") if mark
-        ),
+        comments=_comments(values["checkpoint_marks"]),
         node_count=values["node_count"],
         qos=values["qos"] or "",
         project=values["project"] or "",
     )
+
+
+@lru_cache(maxsize=1024)  # most attempts have none
+def _comments(marks: str) -> str:
+    return " ".join(f"toolkit:checkpoint={mark}" for mark in marks.split(",") if mark)
