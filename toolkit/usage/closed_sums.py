@@ -19,7 +19,6 @@ from toolkit.accounting.report import NO_JOB, PRINTED, Group, Key
 from toolkit.prices import PriceSource
 from toolkit.usage import closed_costs, day_charges, day_details, month_answers, month_sums
 from toolkit.usage.database import quoted
-from toolkit.usage.engine_input import make_payers
 from toolkit.usage.month_answers import Answers
 from toolkit.usage.store import rows_of
 
@@ -99,6 +98,8 @@ class ClosedSums:
             database.run(table)
         if database.value("SELECT bool_or(is_equal_key) FROM names"):
             return None
+        from toolkit.usage.engine_input import make_payers  # sums that are kept need none
+
         make_payers(database, policy)
         database.run_file("closed_sums.sql", until=until)
         sums = cls(Answers(database))

@@ -12,6 +12,7 @@ from toolkit.usage.errors import UsageStoreError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
+    from concurrent.futures import Future
     from pathlib import Path
     from types import ModuleType
 
@@ -47,11 +48,15 @@ class Database:
 
     def __init__(self, temporary: Path | None, threads: int | None) -> None:
         self._temporary, self._threads = temporary, threads
+        self._opening: Future[DuckDBPyConnection] | None = None
         self.is_used = False
 
     @cached_property
     def _connection(self) -> DuckDBPyConnection:
         self.is_used = True
+        return self._open() if self._opening is None else self._opening.result()
+
+    def _open(self) -> DuckDBPyConnection:
         settings: dict[str, str | bool | int | float | list[str]] = {
             "memory_limit": MEMORY,
             # Nothing is fetched: the answers need no network.
@@ -66,13 +71,22 @@ class Database:
         connection.execute("SET enable_progress_bar = false")
         return connection
 
+    def open_meanwhile(self) -> None:
+        """Open the connection in a thread, beside the caller's own work."""
+        from concurrent.futures import ThreadPoolExecutor
+
+        pool = ThreadPoolExecutor(max_workers=1)
+        self._opening = pool.submit(self._open)
+        pool.shutdown(wait=False)
+
     def is_failure(self, error: Exception) -> bool:
         """Return whether an error is DuckDB's own."""
         return self.is_used and isinstance(error, _engine().Error)
 
     def close(self) -> None:
-        """Close the connection, if a statement opened one."""
-        if "_connection" in vars(self):
+        """Close the connection, if there is one."""
+        is_opened = self._opening is not None and self._opening.exception() is None
+        if is_opened or "_connection" in vars(self):
             self._connection.close()
 
     def run(self, sql: str, **parameters: object) -> None:
