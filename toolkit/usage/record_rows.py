@@ -132,9 +132,13 @@ def attempt_row(
     return tuple(values[name] for name in _NAMES)
 
 
+FACTS = tuple(name for name in _NAMES if name not in {"cluster", "checkpoint", "written", "page"})
+"""The columns that an attempt is made of."""
+
+
 def attempt_of(row: Iterable[Any]) -> Attempt:
-    """Return the attempt of a row."""
-    values: dict[str, Any] = dict(zip(_NAMES, row, strict=True))
+    """Return the attempt of a row of `FACTS`."""
+    values: dict[str, Any] = dict(zip(FACTS, row, strict=True))
     return Attempt(
         key=values["db_index"],
         job_id=values["job_id"],
