@@ -48,6 +48,7 @@ COLUMNS = (
 PARTS, ATTEMPT, NOTE, SET_ASIDE, NO_COST = "parts", "attempt", "note", "set aside", "no cost"
 SUBJECTS_OF_TEXTS = (NOTE, SET_ASIDE, NO_COST)
 _NO_FACTS = (None,) * 5
+_text = json.JSONEncoder(check_circular=False).encode  # there are no circles
 
 
 def rows(segment: Segment) -> Iterator[tuple[object, ...]]:
@@ -57,11 +58,11 @@ def rows(segment: Segment) -> Iterator[tuple[object, ...]]:
     for number, item in enumerate(segment.parts):
         content = {"instance": _json(segment.instances[item.instance_id]), **_item(item)}
         facts = (item.instance_id, item.kind.value, item.is_refunded, item.next_use, _prices(item))
-        yield day, PARTS, number, json.dumps(content), *facts, *_NO_FACTS
+        yield day, PARTS, number, _text(content), *facts, *_NO_FACTS
     attempts = [attempt for key, attempt in segment.attempts.items() if key in charged]
     for number, attempt in enumerate(attempts):
         names = (attempt.job_id, attempt.submitted, attempt.account, attempt.user)
-        text = json.dumps(_json(attempt))
+        text = _text(_json(attempt))
         yield day, ATTEMPT, number, text, *_NO_FACTS, attempt.key, *names
     others = (
         (NOTE, segment.notes),
