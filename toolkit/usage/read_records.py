@@ -182,7 +182,10 @@ def _add_attempts(batch: _Batch, pages: Sequence[Page], cluster: str) -> None:
 
 
 def _add_instances(batch: _Batch, pages: Iterable[Page]) -> None:
-    """Add the last line of each text: what lives on is in each page."""
+    """Add the last line of each text.
+
+    What lives on is in each page.
+    """
     known: dict[str, tuple[Instance, RecordedLine]] = {}
     for line in instance_lines(pages):
         name = f"{line.key} line {line.number}"
