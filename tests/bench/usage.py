@@ -14,10 +14,15 @@ import tempfile
 import time
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
 
 from tests.bench import contest, usage_history, usage_records
 
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+NOTHING: Mapping[str, str] = MappingProxyType({})
 ATTEMPTS = 1_000_000
 LIMIT = 3600.0
 """Seconds that a run may take, where no larger limit is told."""
@@ -74,36 +79,49 @@ def measure(attempts: int, limit: float, *, with_peer: bool = True) -> list[Run]
 
 
 def measure_commands(limit: float, *, nodes: int = usage_history.NODES) -> list[Run]:
-    """Return a run of each command on a cluster's records."""
+    """Return a run of each command on a cluster's records.
+
+    Their Python keeps compiled modules in a folder, as that of an installed toolkit does. The first
+    run compiles them.
+    """
     with tempfile.TemporaryDirectory(dir=os.environ.get("TOOLKIT_BENCH_FOLDER")) as place:
         folder = Path(place)
         usage_records.write(usage_history.generate(folder, 0, nodes=nodes, days=DAYS), folder)
-        runs = [_run("close-month", [*_OURS, "close-month", place], limit)]
+        compiled = {
+            "PYTHONDONTWRITEBYTECODE": "",
+            "PYTHONPYCACHEPREFIX": str(folder / "compiled"),
+        }
+        runs = [_run("close-month", [*_OURS, "close-month", place], limit, compiled)]
+        _output([*_OURS, "report-month", place], limit, compiled)
         shutil.copytree(folder / "cluster", folder / "young")
         runs += [
-            _run(step, [*_OURS, step, place], limit)
+            _run(step, [*_OURS, step, place], limit, compiled)
             for step in ("report-month", "close-day", "report-day")
         ]
         named = [replace(run, what=STEPS[run.what]) for run in runs]
         shutil.rmtree(folder / "cluster")
         (folder / "young").rename(folder / "cluster")
         _output([*_OURS, "old", place], limit)
-        return named + [_run(what, [*_OURS, step, place], limit) for step, what in OLD.items()]
+        return named + [
+            _run(what, [*_OURS, step, place], limit, compiled) for step, what in OLD.items()
+        ]
 
 
-def _run(what: str, argv: list[str], limit: float) -> Run:
+def _run(what: str, argv: list[str], limit: float, environment: Mapping[str, str] = NOTHING) -> Run:
     began = time.monotonic()
-    found = json.loads(_output(argv, limit))
+    found = json.loads(_output(argv, limit, environment))
     wall = time.monotonic() - began
     cpu = found.pop("cpu")
     return Run(what, wall, cpu, found.pop("step_cpu", cpu), found.pop("peak_mb"), found)
 
 
-def _output(argv: list[str], limit: float) -> str:
+def _output(argv: list[str], limit: float, environment: Mapping[str, str] = NOTHING) -> str:
     done = subprocess.run(
         argv,
         cwd=contest.ROOT,
-        env=os.environ | {"PYTHONPATH": os.pathsep.join(map(str, (contest.ROOT, *_extra_paths())))},
+        env=os.environ
+        | {"PYTHONPATH": os.pathsep.join(map(str, (contest.ROOT, *_extra_paths())))}
+        | environment,
         capture_output=True,
         check=False,
         text=True,

@@ -157,6 +157,10 @@ class _Use:
 
 def _part(key: _PartKey, uses: Sequence[_Use]) -> Part:
     """Return the part of some uses."""
+    if len(uses) == 1:  # as most have
+        price, seconds = uses[0].price, uses[0].seconds
+        micro = exact_amount(price.usd_per_hour, seconds)
+        return Part(*key, micro, Fraction(seconds), ChargePrices.of((price,)))
     weights = [exact_amount(use.price.usd_per_hour, use.seconds) for use in uses]
     return Part(
         *key,

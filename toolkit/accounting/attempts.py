@@ -89,8 +89,10 @@ class Attempt:
     @property
     def begun(self) -> int:
         """Return when it was submitted or started, whichever is earlier."""
-        moments = [second for second in (self.submitted, self.started) if second is not None]
-        return min(moments, default=0)
+        submitted, started = self.submitted, self.started
+        if submitted is None or started is None:
+            return (started if submitted is None else submitted) or 0
+        return min(submitted, started)
 
     @property
     def queued_from(self) -> int:
@@ -143,10 +145,10 @@ class Attempt:
         """
         if self.ended is None or self.started is None or self.requeue_requested:
             return None
-        checkpoint = self.checkpoint()
         if self.state in FAILED_STATES or self.lost_later:
+            checkpoint = self.checkpoint()
             return self.started if checkpoint is None else checkpoint
-        return checkpoint if self.state in CANCELLED_STATES else None
+        return self.checkpoint() if self.state in CANCELLED_STATES else None
 
 
 def own_key(attempt: Attempt) -> int:

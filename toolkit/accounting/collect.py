@@ -360,7 +360,12 @@ def with_static_nodes(
     instances: Iterable[Instance], static_nodes: frozenset[str]
 ) -> list[Instance]:
     """Return the instances, those of static nodes marked."""
-    return [replace(item, static=item.node in static_nodes) for item in instances]
+    return [
+        item
+        if item.static == (item.node in static_nodes)
+        else replace(item, static=not item.static)
+        for item in instances
+    ]
 
 
 def overlaps(instance: Instance, window: Window) -> bool:

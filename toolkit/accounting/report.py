@@ -28,6 +28,10 @@ if TYPE_CHECKING:
     from toolkit.prices import PriceSource
 
 
+PRINTED = 20
+"""The most rows of jobs, and of instances, that a terminal's report has."""
+
+
 class Key(StrEnum):
     """A property of attempts, or of instances, that rows can be grouped by."""
 

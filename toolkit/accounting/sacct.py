@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 _TIMEOUT = 300.0
 # 64 bits have 20 digits.
-_WHOLE_NUMBER = re.compile(r"[0-9]{1,20}")
+_LONGEST_NUMBER = 20
 _LATEST_SECOND = 10**11
 # The commas of a hostlist that are not within brackets.
 _BETWEEN_NODES = re.compile(r",(?![^\[]*\])")
@@ -138,7 +138,8 @@ def _epoch_second(text: str) -> int | None:
 
 
 def _whole_number(text: str) -> int | None:
-    return int(text) if _WHOLE_NUMBER.fullmatch(text) else None
+    is_number = len(text) <= _LONGEST_NUMBER and text.isascii() and text.isdigit()
+    return int(text) if is_number else None
 
 
 @lru_cache(maxsize=1024)  # a cluster's rows have few codes

@@ -33,7 +33,7 @@ from toolkit.accounting.phrases import (
     span,
     total_name,
 )
-from toolkit.accounting.report import NO_JOB_LABEL
+from toolkit.accounting.report import NO_JOB_LABEL, PRINTED
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -44,7 +44,6 @@ if TYPE_CHECKING:
     from toolkit.accounting.instances import Instance
     from toolkit.accounting.report import Group, Key, Report
 
-MAX_ROWS = 20
 _BAR = 12
 _EXACT_BELOW = 1_000 * MICRO
 
@@ -173,7 +172,7 @@ def _spending_table(report: Report, keys: Sequence[Key]) -> Table:
         footer = _amount(report, groups, components)
         table.add_column(name, justify="right", footer=footer, no_wrap=True)
     table.add_column("USD", justify="right", footer=_total(report), no_wrap=True)
-    count = MAX_ROWS if len(groups_with_jobs) <= MAX_ROWS else MAX_ROWS - 1
+    count = PRINTED if len(groups_with_jobs) <= PRINTED else PRINTED - 1
     other_groups = groups_with_jobs[count:]
     for group in groups_with_jobs[:count]:
         label = "/".join(printable(part) for part in group.labels)
@@ -240,7 +239,7 @@ def _instance_table(report: Report) -> Table:
     table.add_column("price", overflow="fold")
     table.add_column("ended by", overflow="fold")
     table.add_column("USD", justify="right", no_wrap=True)
-    dearest = report.dearest(MAX_ROWS)
+    dearest = report.dearest(PRINTED)
     for cost in dearest.costs:
         table.add_row(*_instance_row(report, cost))
     if dearest.others:

@@ -55,7 +55,7 @@ class Timeline:
             return [((Component.MINIMUM, self._latest.attempt if self._latest else None), WHOLE)]
         if not self._active:
             return [(self._unused_line(), WHOLE)]
-        if len(self._active) == 1 and self._active[0].share == WHOLE:
+        if len(self._active) == 1 and self._active[0].share == 1:
             return [((_component(self._active[0], at), self._active[0].attempt), WHOLE)]
         total = sum((usage.share for usage in self._active), Fraction(0))
         scale = max(total, WHOLE)

@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from slurmplugins.cloud.spot_history import PRODUCT
 from toolkit.prices.model import Price, PriceSource, PriceSpan, parse_usd
 
 if TYPE_CHECKING:
@@ -72,6 +71,8 @@ def read_history(ec2: EC2Client, types: Collection[str], start: int, end: int) -
     """
     if not types:
         return SpotHistory()
+    from slurmplugins.cloud.spot_history import PRODUCT  # it brings the client of AWS
+
     pages = ec2.get_paginator("describe_spot_price_history").paginate(
         InstanceTypes=sorted(types),  # type: ignore[arg-type]  # the stubs list types of one day
         ProductDescriptions=[PRODUCT],

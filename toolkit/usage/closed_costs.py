@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from toolkit.accounting.attempts import Attempt
     from toolkit.accounting.instances import Instance
     from toolkit.accounting.parts import InstanceParts
-    from toolkit.usage.database import Database
+    from toolkit.usage.month_answers import Answers
 
 _CHARGES = """WITH own AS (SELECT instance_id, i FROM things SEMI JOIN costs USING (i) {own}),
     prices AS (
@@ -50,7 +50,7 @@ _CHARGES = """WITH own AS (SELECT instance_id, i FROM things SEMI JOIN costs USI
 _COMPONENTS = {component.value: component for component in Component}
 
 
-def charges(database: Database, names: Sequence[str] | None = None) -> list[Charge]:
+def charges(answers: Answers, names: Sequence[str] | None = None) -> list[Charge]:
     """Return the charges of instances, or all, in the report's order."""
     return [
         Charge(
@@ -62,7 +62,7 @@ def charges(database: Database, names: Sequence[str] | None = None) -> list[Char
             known,
             _prices(sources, as_of) if sources else None,
         )
-        for name, component, attempt, micro, seconds, whole, known, sources, as_of in database.rows(
+        for name, component, attempt, micro, seconds, whole, known, sources, as_of in answers.rows(
             _CHARGES.format(own=_where("WHERE", names))
         )
     ]
@@ -75,7 +75,7 @@ def _prices(sources: str, as_of: int) -> ChargePrices:
 
 
 def costs(
-    database: Database, found: Sequence[Charge], names: Sequence[str] | None = None
+    answers: Answers, found: Sequence[Charge], names: Sequence[str] | None = None
 ) -> tuple[list[InstanceCost], dict[str, Instance]]:
     """Return the costs that charges make, and the instances.
 
@@ -85,7 +85,7 @@ def costs(
     for charge in found:
         by_instance[charge.instance_id].append(charge)
     contents: dict[str, list[dict[str, Any]]] = defaultdict(list)
-    for name, content in database.rows(
+    for name, content in answers.rows(
         f"""SELECT instance_id, content FROM closed_details
         WHERE subject = 'parts' {_where("AND", names)} ORDER BY usage_day"""  # noqa: S608
     ):
@@ -114,9 +114,9 @@ def _cost(item: InstanceParts, own: Sequence[Charge]) -> InstanceCost:
     )
 
 
-def instances(database: Database) -> dict[str, Instance]:
+def instances(answers: Answers) -> dict[str, Instance]:
     """Return the instances with a cost, as their last days had them."""
-    rows = database.rows(
+    rows = answers.rows(
         """SELECT arg_max(content, usage_day) FROM closed_details
         JOIN things AS t USING (instance_id) SEMI JOIN costs USING (i)
         WHERE subject = 'parts' GROUP BY t.i ORDER BY t.i"""
@@ -125,9 +125,9 @@ def instances(database: Database) -> dict[str, Instance]:
     return {item.instance_id: item for item in found}
 
 
-def attempts(database: Database) -> dict[int, Attempt]:
+def attempts(answers: Answers) -> dict[int, Attempt]:
     """Return the attempts as their last days had them."""
-    rows = database.rows(
+    rows = answers.rows(
         """SELECT arg_max(content, usage_day) FROM closed_details WHERE subject = 'attempt'
         GROUP BY attempt ORDER BY min(usage_day), arg_min(number, usage_day)"""
     )

@@ -8,16 +8,18 @@ does. Charges become Python's values only where somebody asks for each of them.
 from __future__ import annotations
 
 from fractions import Fraction
+from functools import partial
 from typing import TYPE_CHECKING
 
 from toolkit.accounting.attempts import job_labels
 from toolkit.accounting.charges import ChargePrices, Component
 from toolkit.accounting.cost_policy import CostPolicy, Payer
-from toolkit.accounting.report import NO_JOB, Group, Key
+from toolkit.accounting.instances import Kind
+from toolkit.accounting.report import NO_JOB, PRINTED, Group, Key
 from toolkit.prices import PriceSource
-from toolkit.usage import closed_costs, day_charges, day_details, month_sums
+from toolkit.usage import closed_costs, day_charges, day_details, month_answers, month_sums
 from toolkit.usage.database import quoted
-from toolkit.usage.engine_input import make_payers
+from toolkit.usage.month_answers import Answers
 from toolkit.usage.store import rows_of
 
 if TYPE_CHECKING:
@@ -27,9 +29,10 @@ if TYPE_CHECKING:
 
     from toolkit.accounting.attempts import Attempt
     from toolkit.accounting.charges import Charge, InstanceCost
-    from toolkit.accounting.instances import Instance, Kind
+    from toolkit.accounting.instances import Instance
     from toolkit.usage.closed_store import ClosedDay
     from toolkit.usage.database import Database
+    from toolkit.usage.month_answers import Rows
 
 _WORK = f"('{Component.WORK}', '{Component.LOST}')"
 _COLUMNS = {
@@ -54,8 +57,8 @@ _PRICES = (("component", "VARCHAR"), ("price_sources", "VARCHAR"), ("as_of", "BI
 class ClosedSums:
     """The sums of some closed days, in an open database."""
 
-    def __init__(self, database: Database) -> None:
-        self._database = database
+    def __init__(self, answers: Answers) -> None:
+        self._answers = answers
         self._exact_costs: dict[str, InstanceCost] = {}  # of instances that SQL leaves
 
     @classmethod
@@ -76,13 +79,18 @@ class ClosedSums:
         """
         if Payer.SHARED in policy.payers().values():
             return None
-        kept = month_sums.folder_of(folder, days, until)
         details = rows_of(folder, [day.details for day in days], day_details.COLUMNS)
-        database.run(f"CREATE OR REPLACE TEMP VIEW closed_details AS SELECT * FROM {details}")  # noqa: S608
+        closed_details = f"CREATE OR REPLACE TEMP VIEW closed_details AS SELECT * FROM {details}"  # noqa: S608
+        kept = month_sums.folder_of(folder, days, until)
         if kept.is_dir():
-            database.run("SET threads = 1")  # so small a work takes longer in two
-            month_sums.read(database, kept)
-            return cls(database)
+
+            def prepare() -> None:
+                database.run("SET threads = 1")  # so small a work takes longer in two
+                database.run(closed_details)
+                month_sums.read(database, kept)
+
+            return cls(Answers(database, month_answers.read(kept), prepare))
+        database.run(closed_details)
         charges = [file for day in days for file in day.charges]
         rows = rows_of(folder, charges, day_charges.COLUMNS)
         database.run(f"CREATE OR REPLACE TEMP VIEW closed_rows AS SELECT * FROM {rows}")  # noqa: S608
@@ -90,18 +98,22 @@ class ClosedSums:
             database.run(table)
         if database.value("SELECT bool_or(is_equal_key) FROM names"):
             return None
+        from toolkit.usage.engine_input import make_payers  # sums that are kept need none
+
         make_payers(database, policy)
         database.run_file("closed_sums.sql", until=until)
-        sums = cls(database)
-        sums._add_large(exact)
-        sums._name_jobs()
+        sums = cls(Answers(database))
+        sums._add_large(database, exact)
+        _name_jobs(database)
         database.run(_NAMED_SUMS)
         return sums
 
-    def _add_large(self, exact: Callable[[Sequence[str]], Sequence[InstanceCost]]) -> None:
+    def _add_large(
+        self, database: Database, exact: Callable[[Sequence[str]], Sequence[InstanceCost]]
+    ) -> None:
         """Add the instances that SQL leaves to the exact engine."""
         query = "SELECT DISTINCT instance_id, i FROM too_large JOIN things USING (i)"
-        numbers = dict(self._database.rows(query))
+        numbers = dict(database.rows(query))
         if not numbers:
             return
         sums: list[Sequence[object]] = []
@@ -120,52 +132,34 @@ class ClosedSums:
         for table, columns, rows in (
             ("sums", _SUMS, sums), ("costs", _COSTS, costs), ("component_prices", _PRICES, prices)
         ):  # fmt: skip
-            self._database.table("large", columns, rows)
-            self._database.run(f"INSERT INTO {table} SELECT * FROM large")  # noqa: S608
-
-    def _name_jobs(self) -> None:
-        """Tell jobs apart whose ids are equal."""
-        shared = "SELECT job_id FROM names GROUP BY job_id HAVING count(*) > 1"
-        if not self._database.rows(shared):
-            return
-        rows = self._database.rows(
-            f"""SELECT content FROM closed_details SEMI JOIN ({shared}) USING (job_id)
-            WHERE subject = 'attempt' ORDER BY usage_day"""  # noqa: S608  # our own text
-        )
-        attempts = [day_details.attempt_of(content) for (content,) in rows]
-        by_key = {attempt.key: attempt for attempt in attempts}
-        labels = job_labels(by_key.values())
-        changed = [(key, label) for key, label in labels.items() if label != by_key[key].job_id]
-        if changed:
-            columns = (("attempt", "DECIMAL(20, 0)"), ("job", "VARCHAR"))
-            self._database.table("labels", columns, list(changed))
-            self._database.run(
-                "UPDATE names SET job = l.job FROM labels AS l WHERE names.attempt = l.attempt"
-            )
+            database.table("large", columns, rows)
+            database.run(f"INSERT INTO {table} SELECT * FROM large")  # noqa: S608
 
     def texts(self) -> list[tuple[str, str]]:
         """Return all days' notes, and what was set aside: subject, content."""
-        return self._database.rows("SELECT subject, content FROM day_texts")
+        return self._answers.rows("SELECT subject, content FROM day_texts")
 
     def net(self, kind: Kind | None = None) -> tuple[int, int]:
         """Return the cost before refunds, and the refunds, of a kind."""
         of_kind = "" if kind is None else f"JOIN things USING (i) WHERE kind = {quoted(kind.value)}"
-        gross, refund = self._database.row(f"SELECT sum(gross), sum(refund) FROM costs {of_kind}")  # noqa: S608
+        ((gross, refund),) = self._answers.rows(
+            f"SELECT sum(gross), sum(refund) FROM costs {of_kind}"  # noqa: S608
+        )
         return int(gross or 0), int(refund or 0)
 
     def unknown_instances(self) -> list[str]:
         """Return the instances with an unknown cost, in the report's order."""
         query = "SELECT instance_id FROM costs JOIN things USING (i) WHERE has_unknown ORDER BY i"
-        return [name for (name,) in self._database.rows(query)]
+        return [name for (name,) in self._answers.rows(query)]
 
     def kinds(self) -> frozenset[str]:
         """Return the kinds of what has a cost."""
         query = "SELECT DISTINCT kind FROM costs JOIN things USING (i)"
-        return frozenset(kind for (kind,) in self._database.rows(query))
+        return frozenset(kind for (kind,) in self._answers.rows(query))
 
     def components(self) -> dict[Component, tuple[int, bool]]:
         """Return each component's sum, and whether a part of it is unknown."""
-        rows = self._database.rows(
+        rows = self._answers.rows(
             "SELECT component, sum(micro)::BIGINT, bool_or(NOT known) FROM sums GROUP BY component"
         )
         return {Component(name): (micro, unknown) for name, micro, unknown in rows}
@@ -173,43 +167,41 @@ class ClosedSums:
     def prices(self) -> dict[Component, ChargePrices]:
         """Return the sources and the age of each component's prices."""
         known: dict[Component, ChargePrices] = {}
-        for name, sources, as_of in self._database.rows("SELECT * FROM component_prices"):
+        for name, sources, as_of in self._answers.rows("SELECT * FROM component_prices"):
             prices = ChargePrices(tuple(map(PriceSource, sources.split(" "))), as_of)
             known[Component(name)] = prices.joined(known.get(Component(name)))
         return known
 
     def priced_by(self, name: Callable[[PriceSource, int], str]) -> dict[str, int]:
         """Return the number of instances for each name of their prices."""
-        pairs = """SELECT t.i, d.usage_day, d.pair, row_number() OVER () AS number
-            FROM (SELECT instance_id, usage_day, unnest(string_split(prices, ' ')) AS pair
-                FROM details WHERE subject = 'parts' AND prices <> '') AS d
-            JOIN things AS t USING (instance_id) SEMI JOIN costs USING (i)"""
-        self._database.run(f"CREATE OR REPLACE TEMP TABLE pairs AS {pairs}")
-        texts = []
-        for (pair,) in self._database.rows("SELECT DISTINCT pair FROM pairs"):
-            source, _, as_of = pair.partition("@")
-            texts.append((pair, name(PriceSource(source), int(as_of))))
-        self._database.table("texts", (("pair", "VARCHAR"), ("text", "VARCHAR")), list(texts))
-        rows = self._database.rows(
-            """SELECT text, count(DISTINCT i) FROM pairs JOIN texts USING (pair)
-            GROUP BY text ORDER BY min((i, usage_day, number))"""
-        )
-        return dict(rows)
+        counts: dict[str, int] = {}
+        for prices, count in self._answers.rows(
+            """SELECT prices, count(*) FROM (
+                SELECT t.i, string_agg(d.prices, ' ' ORDER BY d.usage_day) AS prices
+                FROM details AS d JOIN things AS t USING (instance_id) SEMI JOIN costs USING (i)
+                WHERE d.subject = 'parts' AND d.prices <> '' GROUP BY t.i
+            ) GROUP BY prices ORDER BY min(i)"""
+        ):
+            pairs = (pair.partition("@") for pair in prices.split(" "))
+            for text in dict.fromkeys(name(PriceSource(pair[0]), int(pair[2])) for pair in pairs):
+                counts[text] = counts.get(text, 0) + count
+        return counts
 
     def dearest(self, count: int) -> list[tuple[str, int, int, bool]]:
         """Return the dearest instances: id, gross, refund, whether a part is unknown."""
-        return self._database.rows(
+        return self._answers.rows(
             f"""SELECT instance_id, gross::BIGINT, refund::BIGINT, has_unknown
             FROM costs JOIN things USING (i) ORDER BY gross DESC, instance_id LIMIT {count}"""  # noqa: S608
         )
 
     def number_of_costs(self) -> int:
         """Return how many instances and resources have a cost."""
-        return int(self._database.value("SELECT count(*) FROM costs"))
+        ((number,),) = self._answers.rows("SELECT count(*) FROM costs")
+        return int(number)
 
     def charges(self) -> list[Charge]:
         """Return every charge, in the report's order."""
-        return closed_costs.charges(self._database)
+        return closed_costs.charges(self._answers)
 
     def costs(self) -> tuple[InstanceCost, ...]:
         """Return the cost of each instance, in the report's order."""
@@ -219,18 +211,34 @@ class ClosedSums:
         self, names: Sequence[str] | None
     ) -> tuple[tuple[InstanceCost, ...], dict[str, Instance]]:
         """Return the costs of some instances, or of all, and these."""
-        charges = closed_costs.charges(self._database, names)
-        costs, instances = closed_costs.costs(self._database, charges, names)
+        charges = closed_costs.charges(self._answers, names)
+        costs, instances = closed_costs.costs(self._answers, charges, names)
         exact = self._exact_costs
         return tuple(exact.get(cost.instance_id, cost) for cost in costs), instances
 
     def instances(self) -> dict[str, Instance]:
         """Return the instances with a cost."""
-        return closed_costs.instances(self._database)
+        return closed_costs.instances(self._answers)
 
     def attempts(self) -> dict[int, Attempt]:
         """Return the attempts that have a charge."""
-        return closed_costs.attempts(self._database)
+        return closed_costs.attempts(self._answers)
+
+    def printed(self) -> dict[str, Rows]:
+        """Return the answers of a month's printed report."""
+        answers = self._answers.kept = {}
+        self.texts()
+        self.number_of_costs()
+        self.groups((Key.ACCOUNT, Key.USER))
+        self.unknown_instances()
+        self.components()
+        self.prices()
+        self.priced_by(lambda source, _: source)
+        self.costs_of([name for name, *_ in self.dearest(PRINTED)])
+        for kind in (None, *map(Kind, self.kinds())):
+            self.net(kind)
+        self._answers.kept = None
+        return answers
 
     def groups(self, keys: Sequence[Key]) -> list[Group]:
         """Return the rows by the given keys, as `Report.groups` does."""
@@ -239,11 +247,10 @@ class ClosedSums:
             for number, key in enumerate(keys)
         )
         names = ", ".join(f"k{number}" for number in range(len(keys)))
-        self._database.run(
-            f"""CREATE OR REPLACE TEMP TABLE keyed AS
+        keyed = f"""CREATE OR REPLACE TEMP TABLE keyed AS
             SELECT {columns}, job, attempt, i, place, component, micro, known, seconds, whole
             FROM named_sums"""  # noqa: S608
-        )
+        rows = partial(self._answers.rows, table=keyed)
         groups: dict[tuple[str, ...], Group] = {}
         width = len(keys)
 
@@ -252,7 +259,6 @@ class ClosedSums:
             key_values = tuple(values[:width])
             return groups.setdefault(key_values, Group(key_values)), values[width:]
 
-        rows = self._database.rows
         for row in rows(
             f"""SELECT {names}, component, sum(micro)::BIGINT, bool_or(NOT known) FROM keyed
             GROUP BY {names}, component ORDER BY min((i, place))"""  # noqa: S608
@@ -289,7 +295,28 @@ def keep_month(
     policy = CostPolicy(**{key: Payer(value) for key, value in days[0].policy.items()})
     sums = ClosedSums.of(database, store, days, policy, until=until, exact=lambda _: ())
     if sums is not None and not database.rows("SELECT 1 FROM too_large LIMIT 1"):
-        month_sums.write(database, folder, temporary)
+        month_sums.write(database, folder, temporary, sums.printed())
+
+
+def _name_jobs(database: Database) -> None:
+    """Tell jobs apart whose ids are equal."""
+    shared = "SELECT job_id FROM names GROUP BY job_id HAVING count(*) > 1"
+    if not database.rows(shared):
+        return
+    rows = database.rows(
+        f"""SELECT content FROM closed_details SEMI JOIN ({shared}) USING (job_id)
+        WHERE subject = 'attempt' ORDER BY usage_day"""  # noqa: S608  # our own text
+    )
+    attempts = [day_details.attempt_of(content) for (content,) in rows]
+    by_key = {attempt.key: attempt for attempt in attempts}
+    labels = job_labels(by_key.values())
+    changed = [(key, label) for key, label in labels.items() if label != by_key[key].job_id]
+    if changed:
+        columns = (("attempt", "DECIMAL(20, 0)"), ("job", "VARCHAR"))
+        database.table("labels", columns, list(changed))
+        database.run(
+            "UPDATE names SET job = l.job FROM labels AS l WHERE names.attempt = l.attempt"
+        )
 
 
 # Most of the files is JSON, so what SQL asks for is read once.

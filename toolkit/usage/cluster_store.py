@@ -94,6 +94,7 @@ class ClusterStore(StoreFolder):
             yield self._work
             return
         with self.changing() as temporary, databases.opened(temporary, threads=1) as database:
+            database.open_meanwhile()
             self._work = Work(database, temporary)
             try:
                 yield self._work

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from contextlib import contextmanager
 from datetime import UTC, datetime
+from functools import cached_property
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +12,9 @@ from toolkit.usage.errors import UsageStoreError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
+    from concurrent.futures import Future
     from pathlib import Path
+    from types import ModuleType
 
     from duckdb import DuckDBPyConnection
 
@@ -24,35 +27,67 @@ _LARGEST_ENUM = 1000
 
 @contextmanager
 def opened(temporary: Path | None = None, *, threads: int | None = None) -> Iterator[Database]:
-    """Open a database in memory, which spills into the folder `temporary`.
+    """Give a database in memory, which spills into the folder `temporary`.
 
-    Raises UsageStoreError for any failure of DuckDB.
+    DuckDB is loaded with the first statement: some reports need none. Raises UsageStoreError for
+    any failure of DuckDB.
     """
-    import duckdb
-
-    settings: dict[str, str | bool | int | float | list[str]] = {
-        "memory_limit": MEMORY,
-        # Nothing is fetched: the answers need no network.
-        "autoinstall_known_extensions": "false",
-        "temp_directory": str(temporary) if temporary else "",
-        # Files never change, and several queries read them.
-        "parquet_metadata_cache": "true",
-    }
-    if threads:
-        settings["threads"] = threads
+    database = Database(temporary, threads)
     try:
-        with duckdb.connect(":memory:", config=settings) as connection:
-            connection.execute("SET enable_progress_bar = false")
-            yield Database(connection)
-    except duckdb.Error as error:
-        raise UsageStoreError(f"DuckDB: {error}") from error
+        yield database
+    except Exception as error:
+        if database.is_failure(error):
+            raise UsageStoreError(f"DuckDB: {error}") from error
+        raise
+    finally:
+        database.close()
 
 
 class Database:
     """A connection of DuckDB, with what this room needs of it."""
 
-    def __init__(self, connection: DuckDBPyConnection) -> None:
-        self._connection = connection
+    def __init__(self, temporary: Path | None, threads: int | None) -> None:
+        self._temporary, self._threads = temporary, threads
+        self._opening: Future[DuckDBPyConnection] | None = None
+        self.is_used = False
+
+    @cached_property
+    def _connection(self) -> DuckDBPyConnection:
+        self.is_used = True
+        return self._open() if self._opening is None else self._opening.result()
+
+    def _open(self) -> DuckDBPyConnection:
+        settings: dict[str, str | bool | int | float | list[str]] = {
+            "memory_limit": MEMORY,
+            # Nothing is fetched: the answers need no network.
+            "autoinstall_known_extensions": "false",
+            "temp_directory": str(self._temporary) if self._temporary else "",
+            # Files never change, and several queries read them.
+            "parquet_metadata_cache": "true",
+        }
+        if self._threads:
+            settings["threads"] = self._threads
+        connection: DuckDBPyConnection = _engine().connect(":memory:", config=settings)
+        connection.execute("SET enable_progress_bar = false")
+        return connection
+
+    def open_meanwhile(self) -> None:
+        """Open the connection in a thread, beside the caller's own work."""
+        from concurrent.futures import ThreadPoolExecutor
+
+        pool = ThreadPoolExecutor(max_workers=1)
+        self._opening = pool.submit(self._open)
+        pool.shutdown(wait=False)
+
+    def is_failure(self, error: Exception) -> bool:
+        """Return whether an error is DuckDB's own."""
+        return self.is_used and isinstance(error, _engine().Error)
+
+    def close(self) -> None:
+        """Close the connection, if there is one."""
+        is_opened = self._opening is not None and self._opening.exception() is None
+        if is_opened or "_connection" in vars(self):
+            self._connection.close()
 
     def run(self, sql: str, **parameters: object) -> None:
         """Run one statement; `$name` in it stands for a parameter."""
@@ -82,21 +117,15 @@ class Database:
         self._connection.execute(sql_text(name))
 
     def table(
-        self, name: str, columns: Sequence[tuple[str, str]], rows: list[Sequence[object]]
+        self, name: str, columns: Sequence[tuple[str, str]], rows: Sequence[Sequence[object]]
     ) -> None:
         """Make a table of Python's values.
 
         `columns` are pairs of name and type."""
-        lists = {
-            f"c{position}": list(values) for position, values in enumerate(zip(*rows, strict=True))
-        }
-        if not rows:
-            lists = {f"c{position}": [] for position in range(len(columns))}
-        fields = ", ".join(
-            f"unnest($c{position}::{kind}[]) AS {column}"
-            for position, (column, kind) in enumerate(columns)
-        )
-        self.run(f"CREATE OR REPLACE TEMP TABLE {name} AS SELECT {fields}", **lists)
+        fields = ", ".join(f"{column} {kind}" for column, kind in columns)
+        self.run(f"CREATE OR REPLACE TEMP TABLE {name} ({fields})")
+        with self._connection.appender(name) as appender:  # parameters take half as long again
+            appender.append_rows(rows)
 
     def text_types(self, source: str, columns: Sequence[str]) -> dict[str, str]:
         """Return a type for each column of texts.
@@ -130,6 +159,20 @@ class Database:
         """
         found = self.rows(f"SELECT DISTINCT * FROM ({texts})")  # noqa: S608  # our own text
         self.table(name, columns, [(*row, *parse(*row)) for row in found])
+
+
+def _engine() -> ModuleType:
+    """Return the engine alone, without DuckDB's layer of Python.
+
+    To load that layer takes longer than most queries. What it gives is the engine's own.
+    """
+    try:
+        import _duckdb
+    except ImportError:  # the name is no promise of DuckDB's
+        import duckdb
+
+        return duckdb
+    return _duckdb
 
 
 def sql_text(name: str) -> str:

@@ -145,12 +145,10 @@ def differences(
     give their parts' places anew.
     """
     none = Amount()
-    changed = {
-        key[0]
-        for key in (*old, *new)
-        if every or old.get(key, none).sums != new.get(key, none).sums
-    }
     keys = dict.fromkeys((*new, *old))
+    changed = {
+        key[0] for key in keys if every or old.get(key, none).sums != new.get(key, none).sums
+    }
     return {key: new.get(key, none).less(old.get(key, none)) for key in keys if key[0] in changed}
 
 

@@ -7,6 +7,7 @@ from dataclasses import asdict, fields
 from datetime import date
 from decimal import Decimal
 from fractions import Fraction
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 from toolkit.accounting.attempts import Attempt
@@ -47,6 +48,7 @@ COLUMNS = (
 PARTS, ATTEMPT, NOTE, SET_ASIDE, NO_COST = "parts", "attempt", "note", "set aside", "no cost"
 SUBJECTS_OF_TEXTS = (NOTE, SET_ASIDE, NO_COST)
 _NO_FACTS = (None,) * 5
+_text = json.JSONEncoder(check_circular=False).encode  # there are no circles
 
 
 def rows(segment: Segment) -> Iterator[tuple[object, ...]]:
@@ -56,11 +58,11 @@ def rows(segment: Segment) -> Iterator[tuple[object, ...]]:
     for number, item in enumerate(segment.parts):
         content = {"instance": _json(segment.instances[item.instance_id]), **_item(item)}
         facts = (item.instance_id, item.kind.value, item.is_refunded, item.next_use, _prices(item))
-        yield day, PARTS, number, json.dumps(content), *facts, *_NO_FACTS
+        yield day, PARTS, number, _text(content), *facts, *_NO_FACTS
     attempts = [attempt for key, attempt in segment.attempts.items() if key in charged]
     for number, attempt in enumerate(attempts):
         names = (attempt.job_id, attempt.submitted, attempt.account, attempt.user)
-        text = json.dumps(_json(attempt))
+        text = _text(_json(attempt))
         yield day, ATTEMPT, number, text, *_NO_FACTS, attempt.key, *names
     others = (
         (NOTE, segment.notes),
@@ -147,11 +149,12 @@ def parts_of(content: Mapping[str, Any], parts: tuple[Part, ...] = ()) -> Instan
 
 
 _NAMES = {kind: tuple(entry.name for entry in fields(kind)) for kind in (Instance, Attempt)}
+_VALUES = {kind: attrgetter(*names) for kind, names in _NAMES.items()}
 
 
 def _json(item: Instance | Attempt) -> dict[str, Any]:
     """Return the fields of an instance or an attempt as JSON values."""
-    values = {name: getattr(item, name) for name in _NAMES[type(item)]}
+    values = dict(zip(_NAMES[type(item)], _VALUES[type(item)](item), strict=True))
     if isinstance(item, Instance):
         values["tag_price"] = None if item.tag_price is None else str(item.tag_price)
     else:

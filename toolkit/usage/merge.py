@@ -17,6 +17,9 @@ if TYPE_CHECKING:
     from toolkit.usage.database import Database
     from toolkit.usage.store import Manifest, Store
 
+_FEW_ROWS = 50_000
+"""So many are sorted sooner than counted."""
+
 
 @dataclass(frozen=True, slots=True)
 class Table:
@@ -80,8 +83,15 @@ def merged(
 
     Of two rows of one attempt, the one with an end wins, then the one that was read later.
     """
+    changed = days_of_rows(database, DUMPED_ATTEMPTS)
     days = merge(
-        database, store.folder, DUMPED_ATTEMPTS, manifest.days, temporary=temporary, name=name
+        database,
+        store.folder,
+        DUMPED_ATTEMPTS,
+        manifest.days,
+        changed,
+        temporary=temporary,
+        name=name,
     )
     ends = database.value("SELECT max(greatest(submitted, started, ended)) FROM read_attempts")
     return replace(manifest, days=days, known_until=max(manifest.known_until, ends or 0))
@@ -92,13 +102,16 @@ def merge(
     folder: Path,
     table: Table,
     days: Mapping[str, Day],
+    changed: Sequence[str],
     *,
     temporary: Path,
     name: str,
 ) -> dict[str, Day]:
-    """Write the days that the table `read_NAME` changes; returns all days."""
+    """Write the days that the table `read_NAME` changes; returns all days.
+
+    `changed` are the days of its rows.
+    """
     day, read = table.day, f"read_{table.name}"
-    changed = days_of_rows(database, table)
     if not changed:
         return dict(days)
     files = [file for found in changed if found in days for file in days[found].files]
@@ -118,12 +131,15 @@ def merge(
 def _best(database: Database, table: Table) -> str:
     """Return the filter that leaves one row of each key.
 
-    It is empty where no key is there twice."""
-    rows, keys = database.row(
-        f"SELECT count(*), count(DISTINCT hash(concat_ws('|', {table.key}))) FROM all_rows"  # noqa: S608
-    )
-    if rows == keys:  # sorting them would cost more than all the rest
-        return ""
+    It is empty where no key is there twice, of many rows: sorting these would cost more than all
+    the rest.
+    """
+    if database.value("SELECT count(*) FROM all_rows") > _FEW_ROWS:
+        rows, keys = database.row(
+            f"SELECT count(*), count(DISTINCT hash(concat_ws('|', {table.key}))) FROM all_rows"  # noqa: S608
+        )
+        if rows == keys:
+            return ""
     return f"""QUALIFY row_number() OVER (PARTITION BY {table.key} ORDER BY {table.order}) = 1"""
 
 

@@ -14,10 +14,11 @@ from typing import TYPE_CHECKING
 
 from toolkit.accounting.days import DAY, day_of
 from toolkit.accounting.periods import month_before, month_of
+from toolkit.usage import month_answers
 from toolkit.usage.database import quoted
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
     from pathlib import Path
 
     from toolkit.usage.closed_store import ClosedDay, ClosedDays
@@ -73,7 +74,9 @@ def read(database: Database, folder: Path) -> None:
     database.run("CREATE OR REPLACE TEMP VIEW sums AS FROM named_sums")
 
 
-def write(database: Database, folder: Path, temporary: Path) -> None:
+def write(
+    database: Database, folder: Path, temporary: Path, answers: Mapping[str, Sequence[object]]
+) -> None:
     """Write the open database's sums in place of the month's others."""
     made = temporary / folder.name
     made.mkdir()
@@ -81,6 +84,7 @@ def write(database: Database, folder: Path, temporary: Path) -> None:
         exact = columns.format(large="DECIMAL(38, 0)")
         path = quoted(str(made / f"{name}.parquet"))
         database.run(f"COPY (SELECT {exact} FROM {source}) TO {path} (FORMAT parquet)")  # noqa: S608  # our own names
+    month_answers.write(made, answers)
     shutil.rmtree(folder.parent, ignore_errors=True)
     folder.parent.mkdir(parents=True)
     made.rename(folder)

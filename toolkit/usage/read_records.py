@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import defaultdict
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from operator import attrgetter
 from typing import TYPE_CHECKING, Final
 
 from slurmplugins.model import records
@@ -19,7 +20,7 @@ from toolkit.accounting.records import DAMAGED, instance_lines, parse_attempts, 
 from toolkit.accounting.set_aside import SetAside
 from toolkit.usage import database as databases, record_changes
 from toolkit.usage.cluster_store import ReadPage
-from toolkit.usage.merge import merge
+from toolkit.usage.merge import days_of_rows, merge
 from toolkit.usage.record_rows import ATTEMPTS, INSTANCES, METRICS, PRICES, attempt_row
 
 if TYPE_CHECKING:
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
     from slurmplugins.model.records import RecordKey
     from toolkit.accounting.attempts import Attempt
     from toolkit.accounting.instances import Instance
-    from toolkit.accounting.records import Page
+    from toolkit.accounting.records import Page, RecordedLine
     from toolkit.usage.cluster_store import ClusterStore, RecordFiles, Work
     from toolkit.usage.store import Day
 
@@ -181,21 +182,26 @@ def _add_attempts(batch: _Batch, pages: Sequence[Page], cluster: str) -> None:
 
 
 def _add_instances(batch: _Batch, pages: Iterable[Page]) -> None:
-    known: dict[str, Instance] = {}  # what lives on is in each page, with the same text
+    """Add the last line of each text.
+
+    What lives on is in each page.
+    """
+    known: dict[str, tuple[Instance, RecordedLine]] = {}
     for line in instance_lines(pages):
         name = f"{line.key} line {line.number}"
         try:
-            instance = known.get(line.text) or ledger.parse(line.text, name)
+            instance, last = known.get(line.text) or (ledger.parse(line.text, name), line)
         except LedgerError:
             batch.set_aside[line.key].append(SetAside(name, "no record of an instance"))
             continue
-        known[line.text] = instance
-        batch.rows["instances"].append(
-            (
-                instance.instance_id, instance.launched, instance.ended, line.text, line.number,
-                line.written, line.key,
-            )
-        )  # fmt: skip
+        known[line.text] = instance, max(last, line, key=attrgetter("written", "key", "number"))
+    batch.rows["instances"] += [
+        (
+            instance.instance_id, instance.launched, instance.ended, text, line.number,
+            line.written, line.key,
+        )
+        for text, (instance, line) in known.items()
+    ]  # fmt: skip
 
 
 def _add_prices(batch: _Batch, page: Page) -> None:
@@ -234,13 +240,16 @@ def _merged(
         rows = batch.rows[table.name]
         if rows:
             database.table(f"read_{table.name}", table.columns, list(rows))
-            first = record_changes.first_change(database, store, table, days[table.name])
+            known, own = days[table.name], days_of_rows(database, table)
+            stored = [known[day] for day in own if day in known]
+            first = record_changes.first_change(database, store, table, stored)
             changed += [] if first is None else [first]
             days[table.name] = merge(
                 database,
                 store.folder,
                 table,
-                days[table.name],
+                known,
+                own,
                 temporary=work.temporary,
                 name=str(number),
             )

@@ -5,12 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from toolkit.accounting.days import DAY
-from toolkit.usage.merge import days_of_rows
 from toolkit.usage.record_rows import ATTEMPTS, INSTANCES, METRICS, PRICES
 from toolkit.usage.store import rows_of
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable
 
     from toolkit.usage.cluster_store import ClusterStore
     from toolkit.usage.database import Database
@@ -52,15 +51,14 @@ _SECONDS = {
 
 
 def first_change(
-    database: Database, store: ClusterStore, table: Table, days: Mapping[str, Day]
+    database: Database, store: ClusterStore, table: Table, days: Iterable[Day]
 ) -> int | None:
     """Return the first second of rows that say something new.
 
-    They are those of the table `read_NAME`.
+    They are those of the table `read_NAME`, and `days` are the stored ones of their days.
     """
     name = table.name
-    own = [days[day] for day in days_of_rows(database, table) if day in days]
-    source = rows_of(store.folder, [file for day in own for file in day.files], table.columns)
+    source = rows_of(store.folder, [file for day in days for file in day.files], table.columns)
     same = " AND ".join(f"r.{key} IS NOT DISTINCT FROM s.{key}" for key in _KEYS[name])
     differs = " OR ".join(f"r.{fact} IS DISTINCT FROM s.{fact}" for fact in _FACTS[name])
     first = _KEYS[name][0]

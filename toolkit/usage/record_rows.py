@@ -5,6 +5,7 @@ The parsers are those of the report. What a column can't hold is set aside.
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from toolkit.accounting.attempts import REQUEUE_EXIT, Attempt
@@ -131,9 +132,13 @@ def attempt_row(
     return tuple(values[name] for name in _NAMES)
 
 
+FACTS = tuple(name for name in _NAMES if name not in {"cluster", "checkpoint", "written", "page"})
+"""The columns that an attempt is made of."""
+
+
 def attempt_of(row: Iterable[Any]) -> Attempt:
-    """Return the attempt of a row."""
-    values: dict[str, Any] = dict(zip(_NAMES, row, strict=True))
+    """Return the attempt of a row of `FACTS`."""
+    values: dict[str, Any] = dict(zip(FACTS, row, strict=True))
     return Attempt(
         key=values["db_index"],
         job_id=values["job_id"],
@@ -152,10 +157,13 @@ def attempt_of(row: Iterable[Any]) -> Attempt:
         nodes=nodes(values["node_list"]),
         other_nodes=other_nodes(values["node_list"]),
         tres=Tres(values["cpus"], values["memory_mib"], values["gpus"]),
-        comments=" ".join(
-            f"toolkit:checkpoint={mark}" for mark in values["checkpoint_marks"].split(",") if mark
-        ),
+        comments=_comments(values["checkpoint_marks"]),
         node_count=values["node_count"],
         qos=values["qos"] or "",
         project=values["project"] or "",
     )
+
+
+@lru_cache(maxsize=1024)  # most attempts have none
+def _comments(marks: str) -> str:
+    return " ".join(f"toolkit:checkpoint={mark}" for mark in marks.split(",") if mark)

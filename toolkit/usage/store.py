@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING, Any
 
 from slurmplugins.system.files import locked, write_atomically
 from toolkit.usage.database import quoted
-from toolkit.usage.dump_columns import COLUMNS
 from toolkit.usage.errors import StoreUnreadable
 
 if TYPE_CHECKING:
@@ -186,6 +185,8 @@ class Store(StoreFolder):
 
     def view(self, database: Database, files: list[str]) -> None:
         """Make the view `attempts` of some files of the store."""
+        from toolkit.usage.dump_columns import COLUMNS  # a cluster's records have others
+
         source = rows_of(self.folder, files, COLUMNS)
         database.run(f"CREATE OR REPLACE TEMP VIEW attempts AS SELECT * FROM {source}")  # noqa: S608
 

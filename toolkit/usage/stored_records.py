@@ -15,7 +15,7 @@ from toolkit.accounting.records import (
 from toolkit.accounting.sacct import SacctContent
 from toolkit.usage import database as databases
 from toolkit.usage.database import quoted
-from toolkit.usage.record_rows import ATTEMPTS, INSTANCES, METRICS, PRICES, attempt_of
+from toolkit.usage.record_rows import ATTEMPTS, FACTS, INSTANCES, METRICS, PRICES, attempt_of
 from toolkit.usage.store import rows_with_new_columns
 
 if TYPE_CHECKING:
@@ -48,6 +48,7 @@ class StoredRecords:
             ATTEMPTS,
             self._files.attempts,
             (since, until),
+            ", ".join(FACTS),
             f"""coalesce(least(submitted, started), 0) < {until}
             AND (ended IS NULL OR greatest(ended, started) >= {since})
             ORDER BY written, page""",
@@ -64,6 +65,7 @@ class StoredRecords:
             INSTANCES,
             self._files.instances,
             (since, until),
+            INSTANCES.names,
             f"launched < {until} AND (ended IS NULL OR ended >= {since}) ORDER BY written, page",
         )
         return RecordedInstances(
@@ -83,6 +85,7 @@ class StoredRecords:
             PRICES,
             self._files.prices,
             (first, until),
+            PRICES.names,
             f"""region = {quoted(region)} AND price_day >= {first} AND price_day < {until}
             AND instance_type IN ({names}) ORDER BY changed_at""",
         )
@@ -103,6 +106,7 @@ class StoredRecords:
             METRICS,
             self._files.metrics,
             (since, until),
+            METRICS.names,
             f"metric_day >= {since} AND metric_day < {until} ORDER BY metric_day, name",
         )
         return RecordedMetrics(
@@ -111,7 +115,12 @@ class StoredRecords:
         )
 
     def _rows(
-        self, table: Table, days: Mapping[str, Day], window: tuple[int, int], condition: str
+        self,
+        table: Table,
+        days: Mapping[str, Day],
+        window: tuple[int, int],
+        columns: str,
+        condition: str,
     ) -> list[tuple[Any, ...]]:
         since, until = window
         files = [
@@ -121,7 +130,7 @@ class StoredRecords:
             for file in day.files
         ]
         source = rows_with_new_columns(self._store.folder, files, table.columns)
-        query = f"SELECT {table.names} FROM {source} WHERE {condition}"  # noqa: S608  # our own text
+        query = f"SELECT {columns} FROM {source} WHERE {condition}"  # noqa: S608  # our own text
         if self._database is not None:
             return self._database.rows(query)
         with databases.opened() as database:

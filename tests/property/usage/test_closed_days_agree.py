@@ -30,7 +30,7 @@ from toolkit.accounting.attempt_names import Names, with_names
 from toolkit.accounting.build import build, segment
 from toolkit.accounting.charges import Component
 from toolkit.accounting.cost_policy import Payer
-from toolkit.accounting.report import Key
+from toolkit.accounting.report import PRINTED, Key
 from toolkit.accounting.segments import report_of
 from toolkit.prices import Contracts, SpotHistory
 from toolkit.usage import (
@@ -174,14 +174,14 @@ def all_of(made):
         "kinds": made.kinds,
         "racks": (made.has_racks, made.racks_net),
         "number": len(made.costs),
-        "dearest": [made.dearest(count) for count in (0, 2, 99)],
+        "dearest": [made.dearest(count) for count in (0, 2, PRINTED, 99)],
         "groups": [
             [
                 (row.key_values, row.jobs, row.attempts, row.seconds, [*row.micro.items()],
                  row.unknown)
                 for row in made.groups(keys)
             ]
-            for keys in ([Key.ACCOUNT], [Key.USER, Key.JOB])
+            for keys in ([Key.ACCOUNT], [Key.USER, Key.JOB], [Key.ACCOUNT, Key.USER])
         ],
         "notes": (made.notes, made.set_aside, made.jobs_without_cost),
         "window": made.window,

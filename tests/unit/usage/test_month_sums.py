@@ -1,16 +1,20 @@
 """The sums of a closed month: read in place of its days, and never of other days than these."""
 
+import io
 import shutil
 from contextlib import contextmanager
 from dataclasses import replace
 
 import pytest
+from rich.console import Console
 
 from tests.fakes.slurmdbd import Row
 from tests.unit.accounting.test_records import DAY, HOUR, T0, Cluster, Place
 from tests.unit.usage.record_store import lines, person_of
 from tests.unit.usage.test_read_records import page
+from toolkit.accounting import terminal
 from toolkit.accounting.allocation import Window
+from toolkit.accounting.report import Key
 from toolkit.usage import closed_store, database as databases, month_sums
 from toolkit.usage.closed_report import split, summed_report
 
@@ -41,10 +45,29 @@ def kept(person):
 @contextmanager
 def november(person):
     """Make the month's report, which reads its charges when asked."""
+    with database_and_november(person) as (_, report):
+        yield report
+
+
+@contextmanager
+def database_and_november(person):
     closed = closed_store.read(person.store)
     parts = split(closed, Window(T0, FIRST), costs_always=False)
     with databases.opened(threads=1) as database:
-        yield summed_report(database, person.store, closed, parts, now=NOW, cluster="demo")
+        yield (
+            database,
+            summed_report(database, person.store, closed, parts, now=NOW, cluster="demo"),
+        )
+
+
+def without_notes(text):
+    return [line for line in text.splitlines() if not line.startswith(("note: ", "closed: "))]
+
+
+def on_terminal(report, *keys):
+    text = io.StringIO()
+    Console(file=text, width=120).print(terminal.render(report, keys))
+    return text.getvalue()
 
 
 def printed(person):
@@ -105,3 +128,31 @@ def test_sums_that_are_missing_are_written_again_and_change_no_answer(person):
     assert person.close(NOW) == []
     assert kept(person) == [before]
     assert printed(person) == made
+
+
+def test_a_printed_month_is_read_from_its_answers_alone(person):
+    person.close(NOW)
+    exact = without_notes(on_terminal(person.anew(T0, FIRST, NOW), Key.ACCOUNT, Key.USER))
+    with database_and_november(person) as (database, report):
+        printed_lines = without_notes(on_terminal(report, Key.ACCOUNT, Key.USER))
+        assert not database.is_used
+        assert on_terminal(report, Key.JOB)
+        assert database.is_used
+    assert printed_lines == exact
+
+
+@pytest.mark.parametrize("damage", ["missing", "empty", "torn", "another"])
+def test_sums_without_good_answers_are_asked(person, damage):
+    """An earlier toolkit kept sums alone."""
+    person.close(NOW)
+    with november(person) as report:
+        whole = on_terminal(report, Key.ACCOUNT, Key.USER)
+    (path,) = person.store.folder.glob(f"{month_sums.FOLDER}/*/*/answers.json")
+    text = path.read_text()
+    made = {"missing": None, "empty": "", "torn": text[: len(text) // 2], "another": "[1]"}[damage]
+    path.unlink()
+    if made is not None:
+        path.write_text(made)
+    with database_and_november(person) as (database, report):
+        assert on_terminal(report, Key.ACCOUNT, Key.USER) == whole
+        assert database.is_used
