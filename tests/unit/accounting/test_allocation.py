@@ -379,6 +379,17 @@ def test_a_charge_names_the_sources_of_its_prices():
     assert charge.prices == ChargePrices((PriceSource.HISTORY,), T0 - 1000)
 
 
+def test_a_charge_with_two_prices_is_as_old_as_the_older():
+    book = a_book(
+        ("g5.xlarge", "us-east-1a", T0 - 50, "0.36"),
+        ("g5.xlarge", "us-east-1a", T0 + 50, "0.72"),
+    )
+    cost = allocate(an_instance(ended=T0 + 3700), [], book, EVER, Policy())
+    assert cost is not None
+    (charge,) = cost.charges
+    assert charge.prices == ChargePrices((PriceSource.HISTORY,), T0 - 50)
+
+
 def test_an_unknown_price_is_in_no_sum_and_has_the_source_unknown():
     unknown = an_instance(instance_type="x9.huge", tag_price=None)
     cost = allocate(unknown, [], a_book(), EVER, Policy())
