@@ -71,7 +71,7 @@ def rows(segment: Segment) -> Iterator[tuple[object, ...]]:
     )
     for subject, items in others:
         for number, value in enumerate(items):
-            yield day, subject, number, json.dumps(value), *_NO_FACTS, *_NO_FACTS
+            yield day, subject, number, _text(value), *_NO_FACTS, *_NO_FACTS
 
 
 def _prices(item: InstanceParts) -> str:
