@@ -204,7 +204,7 @@ def project_job(cluster):
     cluster.run("sh", "-c", "scancel --name=nerf || true")
     spend(cluster, "0", "nerf")
     with cluster.undisturbed("prices"):
-        cluster.run("systemctl", "start", "slurm-prices.service")
+        cluster.renew_prices()
 
 
 def test_a_projects_jobs_are_held_released_and_refused(cluster, project_job):
@@ -222,8 +222,7 @@ def test_a_projects_jobs_are_held_released_and_refused(cluster, project_job):
     spend(cluster, "1.20", "nerf")
     assert waits_for(cluster, job, "JobHeldAdmin")
     with cluster.undisturbed("prices"):
-        # Not `start`: a run of the timer that began before would count.
-        cluster.run("systemctl", "restart", "slurm-prices.service")
+        cluster.renew_prices()
         with pytest.raises(HeadCommandFailed, match="refused by a budget: nerf-month"):
             project_job()
     spend(cluster, "0", "nerf")

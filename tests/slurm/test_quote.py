@@ -23,7 +23,7 @@ TEXT = "#!/bin/bash\n#SBATCH --job-name=quoted --account=vision --gpus=1\nsleep 
 @pytest.fixture(scope="module", autouse=True)
 def script(cluster):
     """A researcher's script, with prices of now."""
-    cluster.run("systemctl", "start", "slurm-prices.service")
+    cluster.renew_prices()
     yield cluster.write(SCRIPT, TEXT)
     cluster.run("sh", "-c", "scancel --name=quoted || true")
 
@@ -72,7 +72,7 @@ def test_damaged_prices_stop_no_job(cluster, sbatch, damage):
         try:
             number, told = sbatch("--time=08:00:00")
         finally:
-            cluster.run("systemctl", "start", "slurm-prices.service")
+            cluster.renew_prices()
     assert number.isdigit()
     assert "USD" not in told
 
