@@ -88,10 +88,13 @@ def seconds_of_late_end(item, lines):
 
 
 def test_each_instance_differs_by_the_seconds_before_a_pass_saw_it(report, invoice_lines):
-    for item in report["instances"]:
-        instance_id, lines = item["instance"], invoice_lines.get(item["instance"])
-        if lines is None or is_noted(instance_id, report):
-            continue
+    compared = [
+        (item, invoice_lines[item["instance"]])
+        for item in report["instances"]
+        if item["instance"] in invoice_lines and not is_noted(item["instance"], report)
+    ]
+    assert compared
+    for item, lines in compared:
         difference = billed(lines) - Decimal(item["total"])
         late = epoch(item["billed_from"]) - lines[0]["start"]
         hourly = max(Decimal(line["rate"]) for line in lines)

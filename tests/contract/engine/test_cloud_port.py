@@ -225,8 +225,9 @@ def test_a_launch_returns_one_instance_a_node_in_order(offered: Offered):
 def test_an_instance_carries_its_whole_map_in_its_tags(offered: Offered):
     offered.launch(ask(offered))
     offered.settle()
-    for machine in offered.cloud.instances():
-        assert machine.node in NODES
+    machines = offered.cloud.instances()
+    assert sorted(machine.node for machine in machines) == sorted(NODES)
+    for machine in machines:
         assert (machine.role, machine.pool, machine.partition) == ("compute", "gpu", "spot")
         assert (machine.attempt, machine.price) == ("a1", "0.4024")
         assert (machine.type, machine.zone) == ("g5.xlarge", offered.zone)
@@ -455,7 +456,9 @@ def test_each_instance_of_a_fleet_is_another_node_and_listed_as_it(offered: Offe
 
 def test_an_instance_of_a_fleet_costs_what_its_type_costs(offered: Offered):
     price = {"g5.xlarge": "0.4024", "g5.2xlarge": "0.5"}
-    for machine in offered.launch(fleet(offered)).instances:
+    machines = offered.launch(fleet(offered)).instances
+    assert len(machines) == len(NODES)
+    for machine in machines:
         assert machine.price == price[machine.type]
         assert machine.lifecycle is Lifecycle.SPOT
 
