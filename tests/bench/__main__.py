@@ -30,6 +30,7 @@ from tests.bench import (
     submitting,
     tracking,
     usage,
+    usage_history,
     workload,
 )
 from tests.bench.contest import PEER
@@ -265,13 +266,13 @@ def usage_table(options: argparse.Namespace, say: Callable[[str], None]) -> dict
     limit = max(options.limit, usage.LIMIT)
     found = usage.measure(options.attempts, limit, with_peer=not options.without_peer)
     if not options.without_peer:
-        found += usage.measure_commands(limit)
+        found += usage.measure_commands(limit, nodes=options.nodes)
     say(f"\n{options.attempts:,} attempts of a generated dump; CPU and peak of each process\n")
     peer_cpu = next((run.cpu for run in found if run.what == usage.PEER), None)
     rows = [
         [
             run.what,
-            f"{run.wall:.1f}",
+            f"{run.wall:.2f}",
             f"{run.cpu:.2f}",
             f"{run.step_cpu:.2f}",
             f"{run.peak_mb:,.0f}",
@@ -340,6 +341,7 @@ def parsed(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--limit", type=float, default=300.0, help="seconds a run may take")
     parser.add_argument("--json", type=Path, help="also write the figures there")
     parser.add_argument("--attempts", type=int, default=usage.ATTEMPTS, help="of usage; 10000000")
+    parser.add_argument("--nodes", type=int, default=usage_history.NODES, help="of usage's cluster")
     parser.add_argument("--without-peer", action="store_true", help="usage alone, no slurm2sql")
     parser.add_argument("--cluster", type=Path, default=EXAMPLE, help="a cluster that is up")
     parser.add_argument("--into", type=Path, help="put what is printed between the file's marks")

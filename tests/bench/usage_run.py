@@ -5,8 +5,8 @@ usage_run.py STEP FOLDER
 `rebuild` reads a dump, prices, allocates and reports. The other steps run what the commands
 `toolkit usage close` and `toolkit report` run on a cluster's records, but for the sign-in to AWS.
 `close-month` reads all pages but the last day's and closes the days. `report-month` prints January.
-`close-day` reads and closes the last day. `report-day` prints it. `old` makes the store ten years
-older.
+`read-day` reads the last day, and closes nothing. `close-day` reads and closes it, `report-day`
+prints it. `old` makes the store ten years older.
 """
 
 from __future__ import annotations
@@ -28,6 +28,8 @@ from toolkit.usage.cluster_store import ClusterStore
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+
+    from toolkit.commands.usage_closing import ClosingRun
 
 OLD_DAYS = 3650
 JANUARY = 31
@@ -88,8 +90,8 @@ def rebuild(folder: Path) -> dict[str, object]:
     }
 
 
-def _closed(folder: Path, records: str) -> dict[str, object]:
-    """Read new pages and close days, as the command does."""
+def _closing(folder: Path, records: str) -> ClosingRun:
+    """Return a run of the command `toolkit usage close`."""
     import toolkit.commands.usage_close  # its start-up is part of a run
     from tests.bench import usage_records
     from toolkit.accounting.collect import Sources
@@ -105,9 +107,20 @@ def _closed(folder: Path, records: str) -> dict[str, object]:
         s3=usage_records.read(folder / records),  # type: ignore[arg-type]
         runner=NoHead(),
     )
-    run = ClosingRun(_store(folder), sources, usage_records.REGION, dry_run=False)
+    return ClosingRun(_store(folder), sources, usage_records.REGION, dry_run=False)
+
+
+def _closed(folder: Path, records: str) -> dict[str, object]:
+    """Read new pages and close days, as the command does."""
+    run = _closing(folder, records)
     run.run(None, None, whole=False)
     return {"days": len(run.results)}
+
+
+def _read(folder: Path, records: str) -> dict[str, object]:
+    """Read new pages, and close no day."""
+    _closing(folder, records).read(whole=False)
+    return {"until": _store(folder).records().sacct_until}
 
 
 def _store(folder: Path) -> ClusterStore:
@@ -191,6 +204,7 @@ STEPS: dict[str, Callable[[Path], dict[str, object]]] = {
     "rebuild": rebuild,
     "close-month": lambda folder: _closed(folder, "records.pickle"),
     "report-month": lambda folder: _printed(folder, 0, JANUARY - 1),
+    "read-day": lambda folder: _read(folder, "all-records.pickle"),
     "close-day": lambda folder: _closed(folder, "all-records.pickle"),
     "report-day": lambda folder: _printed(folder, -1, -1),
     "old": old,
