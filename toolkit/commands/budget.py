@@ -38,14 +38,14 @@ class BudgetsDiffer(ToolkitError):  # noqa: N818 - the names of ToolkitError tel
 
 @click.group("budget", cls=SuggestingGroup)
 def command() -> None:
-    """Show what accounts may cost, and hold them to it."""
+    """Show what accounts and projects may cost, and hold them to it."""
 
 
 @command.command("status")
 @config_option
 @json_option
 def status_command(*, config_path: Path | None, as_json: bool) -> None:
-    """List the account budgets: spent, committed, forecast, and the step."""
+    """List the budgets: spent, committed, forecast, and the step."""
     from toolkit.output import plain, print_json
 
     answer = _facts(load(config_path))

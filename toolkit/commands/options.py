@@ -83,8 +83,8 @@ def load(config_path: Path | None) -> ClusterConfig:
     if config.site is not None:
         raise WrongKind(
             f"{config.cluster} is a join: the site has its own head and users",
-            next_step="`toolkit join` adds and removes its nodes; status, nodes, jobs, why"
-            " and reconcile read them",
+            next_step="`toolkit join` adds and removes its nodes; status, nodes, jobs, why,"
+            " report, burst and reconcile read them",
         )
     return config
 

@@ -44,7 +44,8 @@ def _keys(_ctx: click.Context, _param: click.Parameter, text: str) -> tuple[Key,
     "--period",
     "period_text",
     metavar="PERIOD",
-    help="Instead of both: 2026-11, 2026-Q4, 2026, 2026-11-01..2026-11-15 or last-month.",
+    help="Instead of both: 2026-11, 2026-Q4, 2026, 2026-11-01..2026-11-15 or last-month. A closed"
+    " month is printed as it was closed.",
 )
 @click.option(
     "--by",
