@@ -8,6 +8,7 @@ import time
 from datetime import UTC, datetime
 from decimal import Decimal
 from pathlib import Path
+from types import SimpleNamespace
 
 import click
 import pytest
@@ -57,7 +58,8 @@ def submit(tmp_path, monkeypatch, as_head, capsys):
         program.chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(submit_start.time, "time", lambda: float(NOW))
+    # That module's clock alone: another one that is first imported now would keep this time.
+    monkeypatch.setattr(submit_start, "time", SimpleNamespace(time=lambda: float(NOW)))
     shutil.copy(EXAMPLE, "cluster.yaml")
     script = "#!/bin/bash\n#SBATCH --requeue --open-mode=append\nsleep 1\n"
     Path("job.sbatch").write_text(script)
