@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from toolkit.accounting.cloudtrail import Trail
     from toolkit.accounting.report import Key, Report
-    from toolkit.commands.report_period import Wanted
+    from toolkit.commands.report_period import RollUp, Wanted
     from toolkit.config import ClusterConfig
     from toolkit.finance.facts import FinanceFacts
     from toolkit.head_runner import Runner
@@ -127,6 +127,7 @@ def command(
     with report_period.made(config_path, config, wanted, now) as (made, head):
         whole = made if made.bill_status is not None else _with_bill_status(made)
         report = report_period.with_names(whole, names)
+        rolled_up = report_period.roll_up_of(config, made, names, now) if roll_up else None
         making = report_files.Making(
             partial(
                 _facts, made, config_path, config, wanted, now, with_trends=html_path is not None
@@ -139,7 +140,7 @@ def command(
                 _record(head, whole)
         finally:
             # A tracking server that is down, or a full disk, must not cost the report.
-            _print(report, keys, config if roll_up else None, as_json=as_json, as_csv=as_csv)
+            _print(report, keys, rolled_up, as_json=as_json, as_csv=as_csv)
 
 
 def _facts(
@@ -210,24 +211,20 @@ def _record(runner: Runner, report: Report) -> None:
 def _print(
     report: Report,
     keys: Sequence[Key],
-    rolled_up: ClusterConfig | None,
+    rolled_up: RollUp | None,
     *,
     as_json: bool,
     as_csv: bool,
 ) -> None:
-    """Print the report.
-
-    With a configuration, accounts with those below follow.
-    """
+    """Print the report; accounts with those below follow, if that is wanted."""
     from toolkit.accounting import export
-    from toolkit.commands import report_period
 
     if as_json:
         from toolkit.output import print_json
 
         values = export.as_json(report, keys)
         if rolled_up is not None:
-            values["roll_up"] = report_period.roll_up_json(report, rolled_up)
+            values["roll_up"] = rolled_up.as_json(report)
         print_json(values)
     elif as_csv:
         click.echo(export.as_csv(report), nl=False)
@@ -239,4 +236,4 @@ def _print(
         console = Console(highlight=False, soft_wrap=False)
         console.print(terminal.render(report, keys))
         if rolled_up is not None:
-            click.echo(report_period.roll_up_text(report, rolled_up))
+            click.echo(rolled_up.as_text(report))

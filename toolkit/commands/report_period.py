@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from toolkit.config import ClusterConfig
     from toolkit.head_runner import Runner
     from toolkit.statements.copies import PeriodCopy
+    from toolkit.statements.settings import StatementSettings
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,12 +138,27 @@ def account_tags(
 ) -> dict[str, dict[str, str]]:
     """Return the facts of accounts as tags.
 
-    A closed month's are those of its closing. Addresses of owners are in it where all names are.
+    Addresses of owners are in it where all names are.
+    """
+    return _settings(config, report, now).account_tags(owners=_has_owners(names))
+
+
+def roll_up_of(config: ClusterConfig, report: Report, names: str, now: datetime) -> RollUp:
+    """Return what a roll-up needs, with owners where all names are."""
+    return RollUp(_settings(config, report, now), has_owners=_has_owners(names))
+
+
+def _settings(config: ClusterConfig, report: Report, now: datetime) -> StatementSettings:
+    """Return the facts of accounts.
+
+    A closed month's are those of its closing.
     """
     copy = copy_of(config, report, now)
-    settings = settings_of(config) if copy is None else copy.facts.settings
-    owners = attempt_names.Names(names) is attempt_names.Names.ALL
-    return settings.account_tags(owners=owners)
+    return settings_of(config) if copy is None else copy.facts.settings
+
+
+def _has_owners(names: str) -> bool:
+    return attempt_names.Names(names) is attempt_names.Names.ALL
 
 
 def copy_of(config: ClusterConfig, report: Report, now: datetime) -> PeriodCopy | None:
@@ -164,39 +180,45 @@ def with_names(report: Report, names: str) -> Report:
     return attempt_names.with_names(report, attempt_names.Names(names), own_user())
 
 
-def roll_up_json(report: Report, config: ClusterConfig) -> list[dict[str, Any]]:
-    """Return the accounts with those below them, and their owners."""
-    settings = settings_of(config)
-    return [
-        {
-            "account": row.account,
-            "parent": settings.account(row.account).parent,
-            "depth": row.depth,
-            "owner": settings.account(row.account).owner or None,
-            "cost_centre": settings.account(row.account).cost_centre or None,
-            "usd": money(row.own),
-            "usd_with_below": money(row.with_below),
-        }
-        for row in _rows(report, config)
-    ]
+@dataclass(frozen=True, slots=True)
+class RollUp:
+    """The facts of accounts by which those below are added to those above."""
 
+    settings: StatementSettings
+    has_owners: bool
 
-def roll_up_text(report: Report, config: ClusterConfig) -> str:
-    """Return the table of accounts with those below them."""
-    settings = settings_of(config)
-    rows = [
-        (
-            f"{'. ' * row.depth}{row.account}",
-            settings.account(row.account).owner or "-",
-            settings.account(row.account).cost_centre or "-",
-            money(row.own),
-            money(row.with_below),
-        )
-        for row in _rows(report, config)
-    ]
-    return table(("account", "owner", "cost centre", "USD", "with those below"), rows)
+    def as_json(self, report: Report) -> list[dict[str, Any]]:
+        """Return the accounts with those below them, and their owners."""
+        return [
+            {
+                "account": row.account,
+                "parent": self.settings.account(row.account).parent,
+                "depth": row.depth,
+                "owner": self._owner(row) or None,
+                "cost_centre": self.settings.account(row.account).cost_centre or None,
+                "usd": money(row.own),
+                "usd_with_below": money(row.with_below),
+            }
+            for row in self._rows(report)
+        ]
 
+    def as_text(self, report: Report) -> str:
+        """Return the table of accounts with those below them."""
+        rows = [
+            (
+                f"{'. ' * row.depth}{row.account}",
+                self._owner(row) or "-",
+                self.settings.account(row.account).cost_centre or "-",
+                money(row.own),
+                money(row.with_below),
+            )
+            for row in self._rows(report)
+        ]
+        return table(("account", "owner", "cost centre", "USD", "with those below"), rows)
 
-def _rows(report: Report, config: ClusterConfig) -> tuple[roll_up.RolledUp, ...]:
-    parents = {item.name: item.parent for item in config.accounts}
-    return roll_up.roll_up(report, parents)
+    def _owner(self, row: roll_up.RolledUp) -> str:
+        return self.settings.account(row.account).owner if self.has_owners else ""
+
+    def _rows(self, report: Report) -> tuple[roll_up.RolledUp, ...]:
+        parents = {item.name: item.parent for item in self.settings.accounts.values()}
+        return roll_up.roll_up(report, parents)

@@ -18,17 +18,29 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 NAME: Final = "toolkit-statements"
+CLOSING: Final = "toolkit-usage-close"
 START: Final = f"systemctl --user enable --now {NAME}.timer"
 
-_SERVICE: Final = """\
+_CLOSING: Final = """\
 [Unit]
-Description=Close past days, and write last month's statements
+Description=Close past days of the cluster's usage
 
 [Service]
 Type=oneshot
 Environment={environment}
 ExecStart={close}
-ExecStart={statement}
+"""
+# Statements need no AWS: they are written also where the closing fails, which its own unit shows.
+_SERVICE: Final = f"""\
+[Unit]
+Description=Write last month's statements
+Wants={CLOSING}.service
+After={CLOSING}.service
+
+[Service]
+Type=oneshot
+Environment={{environment}}
+ExecStart={{statement}}
 """
 _TIMER: Final = """\
 [Unit]
@@ -45,7 +57,7 @@ WantedBy=timers.target
 
 
 def units(config: Path, folder: Path) -> dict[str, str]:
-    """Return the content of the two units, by name."""
+    """Return the content of the units, by name."""
     program = (sys.executable, "-c", "from toolkit.cli import main; main()")
     where = ("--config", str(config.resolve()))
     close = (*program, "usage", "close", *where)
@@ -57,9 +69,9 @@ def units(config: Path, folder: Path) -> dict[str, str]:
     }
     assignments = " ".join(_quoted(f"{name}={value}") for name, value in variables.items())
     return {
+        f"{CLOSING}.service": _CLOSING.format(environment=assignments, close=_line(close)),
         f"{NAME}.service": _SERVICE.format(
             environment=assignments,
-            close=_line(close),
             statement=_line((*statement, "--out", str(folder.resolve()))),
         ),
         f"{NAME}.timer": _TIMER,

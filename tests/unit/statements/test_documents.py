@@ -142,3 +142,16 @@ def test_the_timers_units_are_good_to_systemd(tmp_path, monkeypatch):
     service = units["toolkit-statements.service"]
     assert f'"{tmp_path}/my %%statements"' in service
     assert '"TOOLKIT_USAGE_STORE=/a \\"b\\" $$c %%d"' in service
+    assert service.count("ExecStart=") == 1
+
+
+def test_a_closing_that_fails_stops_no_statement(tmp_path):
+    """Order statements behind the closing, and require nothing of it.
+
+    systemd.unit(5) says so of `Wants=`.
+    """
+    units = timer.units(tmp_path / "cluster.yaml", tmp_path)
+    lines = units["toolkit-statements.service"].splitlines()
+    assert {"Wants=toolkit-usage-close.service", "After=toolkit-usage-close.service"} <= {*lines}
+    assert not [line for line in lines if line.startswith("Requires=") or '"close"' in line]
+    assert '"usage" "close"' in units["toolkit-usage-close.service"]

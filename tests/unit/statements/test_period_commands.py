@@ -292,6 +292,27 @@ def test_accounts_roll_up_to_their_parents(toolkit):
     assert ". vision" in toolkit(*words)
 
 
+def test_a_closed_months_accounts_roll_up_as_they_were_closed(toolkit, config):
+    words = ("report", "--period", "2026-11", "--roll-up")
+    close(toolkit, "2026-11")
+    texts = [toolkit(*words), toolkit(*words, "--json")]
+    changed = config.read_text().replace("pi@example.org", "new@example.org")
+    config.write_text(changed.replace("parent: science", "parent: root").replace("4711", "4712"))
+    assert [toolkit(*words), toolkit(*words, "--json")] == texts
+    toolkit("period", "reopen", "2026-11", "--reason", "a new owner")
+    opened = toolkit(*words)
+    assert "new@example.org" in opened
+    assert ". vision" not in opened
+
+
+@pytest.mark.parametrize("names", ["own", "none"])
+def test_a_roll_up_without_all_names_has_no_owners_address(toolkit, names):
+    for form in ((), ("--json",)):
+        assert "@" not in toolkit(
+            "report", "--roll-up", "--names", names, "--period", "2026-11", *form
+        )
+
+
 def test_statements_are_written_and_printed(toolkit, tmp_path):
     close(toolkit, "2026-11")
     out = tmp_path / "out"
