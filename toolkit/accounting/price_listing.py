@@ -51,7 +51,7 @@ def listing(config: ClusterConfig, imported: tuple[Catalogue, ...], now: int) ->
 
 def _types(config: ClusterConfig) -> list[str]:
     names = {offering.type for pool in config.pools.values() for offering in pool.offerings}
-    names |= {config.head.instance_type}
+    names |= {config.head.instance_type} if config.site is None else set()
     names |= {config.login_nodes.instance_type} if config.login_nodes.count else set()
     return sorted(names)
 

@@ -14,7 +14,7 @@ from toolkit.commands.options import (
     dry_run_option,
     find_config_file,
     json_option,
-    load,
+    load_any,
 )
 from toolkit.errors import ConfigError, ConfigExists, ConfigInvalid
 
@@ -31,13 +31,14 @@ def command() -> None:
 
 
 @command.command("init")
-@click.argument("kind", type=click.Choice(["local", "aws"]), default="local")
+@click.argument("kind", type=click.Choice(["local", "aws", "join"]), default="local")
 @config_option
 @dry_run_option
 @click.option("--force", is_flag=True, help="Write over an existing file.")
 def init(*, kind: str, config_path: Path | None, dry_run: bool, force: bool) -> None:
-    """Write a commented cluster.yaml for this computer or for AWS.
+    """Write a commented cluster.yaml for this computer, AWS, or a site.
 
+    `join` adds nodes in AWS to the Slurm that a site has.
     --dry-run prints it. Without --force an existing file stays as it is (exit code 2).
     """
     from toolkit import assets
@@ -73,7 +74,8 @@ def check(
 ) -> int:
     """Report every problem in cluster.yaml, and every known trap in its slurm.conf.
 
-    --slurm-conf and --slurm-version together need no cluster.yaml. Exit code 0: good, or warnings
+    --slurm-conf and --slurm-version together need no cluster.yaml. A join has no slurm.conf of its
+    own: `toolkit join plan` looks at the site's. Exit code 0: good, or warnings
     only; 2: cluster.yaml is invalid, or a setting loses jobs, nodes or money.
     """
     from toolkit.lint.finding import Severity
@@ -85,22 +87,36 @@ def check(
     else:
         path = find_config_file(config_path)
         try:
-            config = load(path)
+            config = load_any(path)
         except ConfigInvalid as error:
             if not as_json:
                 raise
             print_json({"valid": False, "problems": error.problems, "findings": []})
             return error.exit_code
-        text = _rendered(config) if slurm_conf is None else slurm_conf.read_text(errors="replace")
-        findings = _lint(text, slurm_version or config.slurm.version)
+        findings = _findings(config, slurm_conf, slurm_version)
         nodes = sum(pool.count for pool in config.pools.values())
-        subject = f"{path}: cluster {config.cluster}, up to {nodes} nodes"
+        kind = "cluster" if config.site is None else "join"
+        subject = f"{path}: {kind} {config.cluster}, up to {nodes} nodes"
     failed = any(item.severity is Severity.ERROR for item in findings)
     if as_json:
         print_json({"valid": not failed, "problems": [], "findings": findings})
     else:
         _print(subject, findings, failed=failed)
     return INVALID if failed else 0
+
+
+def _findings(
+    config: ClusterConfig, slurm_conf: Path | None, slurm_version: str | None
+) -> tuple[SettingFinding, ...]:
+    """Return the traps in a cluster's slurm.conf, or in a given one."""
+    if config.site is not None:
+        if slurm_conf is not None or slurm_version is not None:
+            raise click.UsageError(
+                "a join's slurm.conf is the site's: give --slurm-conf with --slurm-version"
+            )
+        return ()
+    text = _rendered(config) if slurm_conf is None else slurm_conf.read_text(errors="replace")
+    return _lint(text, slurm_version or config.slurm.version)
 
 
 def _rendered(config: ClusterConfig) -> str:
@@ -158,4 +174,4 @@ def show(config_path: Path | None) -> None:
     """Print cluster.yaml as the toolkit reads it, with every default filled in."""
     from toolkit.output import print_json
 
-    print_json(load(config_path).model_dump(mode="json"))
+    print_json(load_any(config_path).model_dump(mode="json"))

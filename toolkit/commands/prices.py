@@ -16,7 +16,7 @@ from toolkit.commands.options import (
     dry_run_option,
     find_config_file,
     json_option,
-    load,
+    load_any,
 )
 
 if TYPE_CHECKING:
@@ -91,7 +91,7 @@ def show(*, config_path: Path | None, as_json: bool) -> None:
     from toolkit.accounting.price_listing import listing
     from toolkit.prices import imports
 
-    config = load(config_path)
+    config = load_any(config_path)
     now = int(datetime.now(UTC).timestamp())
     rows = listing(config, imports.read(imports.folder(find_config_file(config_path))), now)
     if as_json:

@@ -31,7 +31,7 @@ def test_the_config_option_wins_over_the_environment_and_that_over_the_folder(
     assert find_config_file(Path("given.yaml")) == Path("given.yaml")
 
 
-@pytest.mark.parametrize("kind", [[], ["local"], ["aws"]])
+@pytest.mark.parametrize("kind", [[], ["local"], ["aws"], ["join"]])
 def test_config_init_writes_a_valid_commented_cluster_yaml(kind, capsys):
     """Write the example configuration that other tests use as well."""
     assert cli.run(["config", "init", *kind]) == 0
@@ -91,6 +91,17 @@ def test_config_check_accepts_a_valid_file(capsys):
     """Exit with code 0 and print the largest size of the cluster."""
     assert cli.run(["config", "check", "--config", str(EXAMPLE)]) == 0
     assert "up to 4 nodes" in capsys.readouterr().out
+
+
+def test_config_check_and_show_take_a_join(capsys):
+    """Check its keys alone, since its slurm.conf is the site's."""
+    config = ["--config", str(EXAMPLE.with_name("join.yaml"))]
+    assert cli.run(["config", "check", "--json", *config]) == 0
+    assert json.loads(capsys.readouterr().out) == {"valid": True, "problems": [], "findings": []}
+    assert cli.run(["config", "check", "--slurm-conf", __file__, *config]) == 2
+    assert "give --slurm-conf with --slurm-version" in capsys.readouterr().err
+    assert cli.run(["config", "show", *config]) == 0
+    assert json.loads(capsys.readouterr().out)["kind"] == "join"
 
 
 def test_config_show_prints_every_default(capsys):

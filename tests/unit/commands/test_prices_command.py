@@ -8,8 +8,10 @@ from click.testing import CliRunner
 
 from tests.unit.config.test_load import GOOD
 from toolkit.commands import prices
+from toolkit.config import load
 from toolkit.prices.errors import PricesError
 
+JOIN = Path(__file__).parents[3] / "examples" / "join.yaml"
 LISTS = Path(__file__).parents[2] / "corpus" / "price_lists"
 SECTION = """\
 prices:
@@ -50,6 +52,14 @@ def test_a_list_that_can_not_be_used_is_an_error(config):
     result = run(config, "import", str(LISTS / "cn-north-1.json"))
     assert isinstance(result.exception, PricesError)
     assert not (config.parent / "prices").exists()
+
+
+def test_a_joins_prices_are_of_its_pools_alone():
+    """List no head: the site has its own."""
+    rows = json.loads(run(JOIN, "show", "--json").stdout)
+    types = {offering.type for pool in load(JOIN).pools.values() for offering in pool.offerings}
+    on_demand = {row["what"] for row in rows if row["what"].endswith("on demand")}
+    assert on_demand == {f"{name} on demand" for name in types}
 
 
 def test_each_price_is_shown_with_its_source_and_day(config):
