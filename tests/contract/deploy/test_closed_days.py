@@ -15,6 +15,7 @@ from decimal import Decimal
 import pytest
 
 from tests.contract.deploy.conftest import LEAVES_A_CLOUD
+from tests.contract.deploy.test_people_rights import Person
 from tests.contract.deploy.test_records import RecordsHead, toolkit
 from tests.fakes.slurmdbd import Row
 from toolkit import cli
@@ -100,6 +101,14 @@ def test_closed_days_are_reported_without_aws_as_they_were_computed(head, capsys
     assert (cluster["closed_days"], cluster["status"]) == (3, {"estimated": 3})
     again = printed(config, capsys, "usage", "close")
     assert (again["days"], again["records"]["new_pages"]) == ([], 0)
+
+
+def test_a_reader_closes_days_and_is_denied_nothing(head, capsys):
+    reader = Person(head.config, "reader")
+    capsys.readouterr()
+    assert reader.toolkit("usage", "close", "--json") == 0
+    assert len(json.loads(capsys.readouterr().out)["days"]) == 3
+    assert reader.denied() == set()
 
 
 @contextmanager

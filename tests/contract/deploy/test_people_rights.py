@@ -21,6 +21,7 @@ from toolkit.deploy.storage import Bucket
 
 pytestmark = LEAVES_A_CLOUD
 EXAMPLES = Path(__file__).parents[3] / "examples" / "iam"
+SCRIPT = Path(__file__).parents[3] / "jobscripts" / "smoke.sbatch"
 DENIED = 4
 numbers = itertools.count(1)
 
@@ -55,7 +56,7 @@ class Person:
         return Clients(load(self.path)).client(service)
 
     def toolkit(self, *words):
-        at = 2 if words[0] in {"accounts", "budget"} else 1  # a group and its command
+        at = 2 if words[0] in {"accounts", "budget", "usage"} else 1  # a group and its command
         return cli.run([*words[:at], "--config", str(self.path), *words[at:]])
 
     def denied(self):
@@ -74,6 +75,8 @@ READS = (
     ("report", "--since", "1h", "--json"),
     ("accounts", "plan"),
     ("budget", "status"),
+    ("savings", "--json"),
+    ("quote", str(SCRIPT), "--json"),
 )
 
 
