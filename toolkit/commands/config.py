@@ -38,8 +38,8 @@ def command() -> None:
 def init(*, kind: str, config_path: Path | None, dry_run: bool, force: bool) -> None:
     """Write a commented cluster.yaml for this computer, AWS, or a site.
 
-    `join` adds nodes in AWS to the Slurm that a site has.
-    --dry-run prints it. Without --force an existing file stays as it is (exit code 2).
+    `join` is for nodes in AWS that a site's own Slurm gets. --dry-run prints the file. Without
+    --force an existing file stays as it is (exit code 2).
     """
     from toolkit import assets
 
