@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from dataclasses import asdict, dataclass, field, fields, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from toolkit.accounting.allocation import Window
@@ -16,6 +17,7 @@ from toolkit.usage import database as databases, day_charges, day_details
 from toolkit.usage.database import quoted
 from toolkit.usage.day_charges import READ_COLUMNS
 from toolkit.usage.errors import StoreUnreadable
+from toolkit.usage.lazy_mapping import LazyMapping
 from toolkit.usage.store import rows_of
 
 if TYPE_CHECKING:
@@ -27,6 +29,7 @@ if TYPE_CHECKING:
     from toolkit.usage.database import Database
 
 CHARGES, DETAILS = "closed", "closed-details"
+_DAMAGES = (ValueError, KeyError, TypeError, AttributeError)
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,25 +74,34 @@ class ClosedDays:
 
 
 def read(store: ClusterStore) -> ClosedDays:
-    """Return the closed days. Raises StoreUnreadable."""
+    """Return the closed days.
+
+    Raises StoreUnreadable, also when a damaged day is asked for.
+    """
     path = store.folder / "closed.json"
     data = store.read_json(path)
     if data is None:
         return ClosedDays()
     try:
-        return ClosedDays(
-            int(data["closings"]), {int(day): _day(item) for day, item in data["days"].items()}
-        )
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise StoreUnreadable(
-            f"{path} names no closed days",
-            next_step="bring it back from a copy: closed days are the only place of past charges",
-        ) from error
+        days = {int(day): item for day, item in data["days"].items()}
+        return ClosedDays(int(data["closings"]), LazyMapping(days, partial(_day, path)))
+    except _DAMAGES as error:
+        raise _damaged(path) from error
 
 
-def _day(item: dict[str, Any]) -> ClosedDay:
-    corrections = tuple(DayCorrection(**entry) for entry in item.pop("corrections"))
-    return ClosedDay(**{**item, "charges": tuple(item["charges"]), "corrections": corrections})
+def _day(path: Path, item: Any) -> ClosedDay:
+    try:
+        corrections = tuple(DayCorrection(**entry) for entry in item["corrections"])
+        return ClosedDay(**{**item, "charges": tuple(item["charges"]), "corrections": corrections})
+    except _DAMAGES as error:
+        raise _damaged(path) from error
+
+
+def _damaged(path: Path) -> StoreUnreadable:
+    return StoreUnreadable(
+        f"{path} names no closed days",
+        next_step="bring it back from a copy: closed days are the only place of past charges",
+    )
 
 
 def commit(store: ClusterStore, closed: ClosedDays, days: Iterable[int]) -> None:

@@ -19,12 +19,14 @@ from __future__ import annotations
 import json
 from contextlib import contextmanager
 from dataclasses import dataclass, field, fields
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from slurmplugins.system.files import write_atomically
 from toolkit.accounting.set_aside import SetAside
 from toolkit.usage import database as databases
 from toolkit.usage.errors import StoreUnreadable
+from toolkit.usage.lazy_mapping import LazyMapping
 from toolkit.usage.store import Day, StoreFolder, default_folder
 
 if TYPE_CHECKING:
@@ -36,6 +38,7 @@ if TYPE_CHECKING:
 VERSION = 2
 CLUSTERS = "clusters"
 _TABLES = ("attempts", "instances", "prices", "metrics")
+_DAMAGES = (ValueError, KeyError, TypeError, AttributeError)
 _DAY = tuple(entry.name for entry in fields(Day))
 
 
@@ -125,8 +128,8 @@ class ClusterStore(StoreFolder):
         if data is None:
             return RecordFiles()
         try:
-            return _record_files(data)
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            return _record_files(data, self.records_file)
+        except _DAMAGES as error:
             raise _damaged(self.records_file) from error
 
     def commit_records(self, files: RecordFiles) -> None:
@@ -137,6 +140,7 @@ class ClusterStore(StoreFolder):
         known = self.records()
         # `asdict` would copy each of thousands of days.
         content = {entry.name: getattr(files, entry.name) for entry in fields(files)}
+        content["price_types"] = dict(files.price_types)
         for name in _TABLES:
             days = getattr(files, name)
             content[name] = {
@@ -216,13 +220,22 @@ def _damaged(path: Path) -> StoreUnreadable:
     )
 
 
-def _record_files(data: Mapping[str, Any]) -> RecordFiles:
-    def days(name: str) -> dict[str, Day]:
-        return {
-            day: Day(tuple(item["files"]), item["attempts"], item["first_start"], item["last_end"])
-            for day, item in data.get(name, {}).items()  # an earlier toolkit wrote no metrics
-        }
-
-    types = {day: tuple(names) for day, names in data["price_types"].items()}
-    tables = {name: days(name) for name in _TABLES}
+def _record_files(data: Mapping[str, Any], path: Path) -> RecordFiles:
+    types: Mapping[str, tuple[str, ...]] = LazyMapping(dict(data["price_types"]), _names)
+    tables = {
+        # An earlier toolkit wrote no metrics.
+        name: LazyMapping(dict(data.get(name, {})), partial(_day, path))
+        for name in _TABLES
+    }
     return RecordFiles(**{**data, **tables, "price_types": types})
+
+
+def _names(item: Any) -> tuple[str, ...]:
+    return tuple(item)
+
+
+def _day(path: Path, item: Any) -> Day:
+    try:
+        return Day(tuple(item["files"]), item["attempts"], item["first_start"], item["last_end"])
+    except _DAMAGES as error:
+        raise _damaged(path) from error
