@@ -175,6 +175,20 @@ def test_periods_and_their_corrections_add_up_to_what_is_known(months):
     assert_adds_up(months, LATER + 3 * DAY)
 
 
+def test_a_correction_is_booked_again_when_its_month_is_opened_behind_a_closed_one(months):
+    january = periods.parse("2027-01", DECEMBER.last.replace(year=2028))
+    later = january.window.until + DAY
+    close(months, NOVEMBER)
+    months.split_job(3, 9)
+    months.read_late(LATER + DAY)
+    booked = close(months, DECEMBER, LATER + DAY).period.corrections
+    assert booked
+    close(months, january, later)
+    changes.reopen(months.periods(later), DECEMBER, "a wrong account")
+    assert close(months, DECEMBER, later).period.corrections == booked
+    assert_adds_up(months, later)
+
+
 def assert_adds_up(months, now):
     """Assert that booked and pending amounts are the known ones."""
     cluster = months.periods(now)
