@@ -15,7 +15,7 @@ from tests.unit.accounting.test_records import DAY
 from tests.unit.statements.months import DECEMBER, LATER, NOVEMBER, SETTINGS, Months, lived
 from tests.unit.usage.record_store import copy_buckets
 from toolkit.accounting import export, periods, terminal
-from toolkit.accounting.attempt_names import Names
+from toolkit.accounting.attempt_names import HIDDEN_USER, Names, with_names
 from toolkit.accounting.cost_policy import CostPolicy, Payer
 from toolkit.accounting.report import Key
 from toolkit.bill.history import History, RecordedDay
@@ -355,3 +355,16 @@ def test_names_are_left_out_of_statements_on_request(months):
     assert not [name for name, body in files[Names.NONE].items() if b"ada" in body]
     assert b"vision/ada" in files[Names.ALL]["science.html"]
     assert b"ada" not in files[Names.OWN]["science.html"]
+
+
+def test_names_are_left_out_of_corrections_on_request(months):
+    close(months, NOVEMBER)
+    months.split_job(3, 9)
+    months.read_late(LATER + DAY)
+    report = months.periods(LATER + DAY).report(DECEMBER)
+    named = {"none": set(), "own": {"grace"}, "all": {"alan", "grace"}}
+    for names, users in named.items():
+        text = json.dumps(export.as_json(with_names(report, Names(names), "grace"), KEYS))
+        assert {user for user in ("alan", "grace") if user in text} == users
+        found = {item["user"] for item in json.loads(text)["period"]["corrections"]}
+        assert found == users | ({HIDDEN_USER} if names != "all" else set())
