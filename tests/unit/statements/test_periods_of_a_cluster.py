@@ -328,6 +328,33 @@ def test_a_closing_that_was_killed_is_repeated(months, monkeypatch):
     assert months.periods().report(NOVEMBER).made_at == LATER + 1
 
 
+def test_a_month_that_two_people_close_keeps_the_copy_of_the_first(months):
+    changes.review(months.periods(), NOVEMBER)
+    changes.approve(months.periods(), NOVEMBER, (), "looked at", everything=True)
+
+    def meanwhile(_report):
+        changes.close(months.periods(LATER + 1), NOVEMBER)
+        return {}
+
+    with pytest.raises(PeriodStateWrong, match="2026-11 is closed"):
+        changes.close(months.periods(), NOVEMBER, finance=meanwhile)
+    assert months.periods().report(NOVEMBER).made_at == LATER + 1
+
+
+def test_a_month_is_not_closed_upon_one_that_is_opened_meanwhile(months):
+    close(months, NOVEMBER)
+    changes.review(months.periods(), DECEMBER)
+    changes.approve(months.periods(), DECEMBER, (), "looked at", everything=True)
+
+    def meanwhile(_report):
+        changes.reopen(months.periods(), NOVEMBER, "a wrong account")
+        return {}
+
+    with pytest.raises(PeriodNotReady, match="somebody changed a month while 2026-12 was read"):
+        changes.close(months.periods(), DECEMBER, finance=meanwhile)
+    assert not months.periods().record(DECEMBER).is_closed
+
+
 def test_a_log_that_was_changed_is_refused(months):
     close(months, NOVEMBER)
     path = months.periods().log_file
