@@ -20,6 +20,11 @@ from toolkit.accounting.cost_policy import CostPolicy, Payer
 from toolkit.accounting.report import Key
 from toolkit.bill.history import History, RecordedDay
 from toolkit.bill.record import DayStatus
+from toolkit.commands import report_files
+from toolkit.config.targets import Targets
+from toolkit.finance.facts import FinanceFacts
+from toolkit.finance.list_prices import ListPrices
+from toolkit.prices import PriceBook
 from toolkit.statements import changes, copies, issue, log, uses
 from toolkit.statements.errors import (
     AccountUnknown,
@@ -154,6 +159,22 @@ def test_a_correction_with_money_reaches_the_statement(months):
         == sum(item.cents for statement in made.statements for item in statement.cost_lines)
         + made.cluster
     )
+
+
+def test_files_of_charges_say_which_corrections_are_not_in_them(months, tmp_path, capsys):
+    close(months, NOVEMBER)
+    months.split_job(3, 9)
+    months.read_late(LATER + DAY)
+    cluster = months.periods(LATER + DAY)
+    prices = FinanceFacts(Targets(), ListPrices(PriceBook.bundled("us-east-1")), None)
+    for name in ("focus", "parquet"):
+        path = tmp_path / f"{name}.parquet"
+        files = replace(report_files.ReportFiles(None, None, None), **{name: path})
+        for period, corrected in ((NOVEMBER, False), (DECEMBER, True)):
+            making = report_files.Making(lambda: prices, dict)
+            report_files.write(files, cluster.report(period), [Key.ACCOUNT], making)
+            said = capsys.readouterr().err
+            assert ("not in it: corrections of 2026-11, 0.000000 USD" in said) is corrected
 
 
 def test_periods_and_their_corrections_add_up_to_what_is_known(months):
