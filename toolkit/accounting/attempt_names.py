@@ -52,7 +52,7 @@ def with_names(report: Report, names: Names, own: str) -> Report:
         return names is Names.OWN and user == own
 
     attempts = {
-        key: item if kept(item.user) else replace(item, user=HIDDEN_USER, name="", comments="")
+        key: item if kept(item.user) else replace(item.without_words(), user=HIDDEN_USER)
         for key, item in report.attempts.items()
     }
     part = report.period
