@@ -48,11 +48,18 @@ def with_names(report: Report, names: Names, own: str) -> Report:
     if names is Names.ALL:
         return report
 
-    def kept(item: Attempt) -> bool:
-        return names is Names.OWN and item.user == own
+    def kept(user: str) -> bool:
+        return names is Names.OWN and user == own
 
     attempts = {
-        key: item if kept(item) else replace(item, user=HIDDEN_USER, name="", comments="")
+        key: item if kept(item.user) else replace(item.without_words(), user=HIDDEN_USER)
         for key, item in report.attempts.items()
     }
-    return replace(report, attempts=attempts)
+    part = report.period
+    if part is not None:
+        corrections = tuple(
+            item if kept(item.user) or not item.user else replace(item, user=HIDDEN_USER)
+            for item in part.corrections
+        )
+        part = replace(part, corrections=corrections)
+    return replace(report, attempts=attempts, period=part)

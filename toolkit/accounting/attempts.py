@@ -25,7 +25,8 @@ REQUEUE_EXIT = 85
 """The exit code of a job that saved its work and asks to be requeued."""
 
 # The mark that a training run writes in its job's comment when a checkpoint is committed.
-_CHECKPOINT = re.compile(r"toolkit:checkpoint=(\d{1,12})(?!\d)", re.ASCII)
+_MARK = "toolkit:checkpoint="
+_CHECKPOINT = re.compile(rf"{_MARK}(\d{{1,12}})(?!\d)", re.ASCII)
 
 FAILED_STATES = frozenset(
     {
@@ -120,6 +121,14 @@ class Attempt:
     def checkpoint_marks(self) -> list[str]:
         """Return the digits of all marks in its comments."""
         return _CHECKPOINT.findall(self.comments)
+
+    def without_words(self) -> Attempt:
+        """Return it without the words of its user.
+
+        Of its comments the marks stay: they tell what of its work was lost.
+        """
+        marks = " ".join(f"{_MARK}{mark}" for mark in self.checkpoint_marks())
+        return replace(self, name="", comments=marks)
 
     def checkpoint(self) -> int | None:
         """Return the second of its last committed checkpoint, if known.

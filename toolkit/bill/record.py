@@ -120,8 +120,20 @@ def opened(path: Path) -> Iterator[int]:
 def append(file: int, entries: Iterable[Entry]) -> None:
     """Add entries to an opened record; they are then on disk.
 
-    A half line of a killed writer is cut off first.
+    A half line of a killed writer is cut off first. Raises BillError.
     """
+    content = "".join(json.dumps(_json(entry)) + "\n" for entry in entries).encode()
+    try:
+        os.ftruncate(file, _whole_lines(file))
+        while content:
+            content = content[os.write(file, content) :]
+        os.fsync(file)
+    except OSError as error:
+        raise BillError(f"can't write the record of bills: {error.strerror}") from error
+
+
+def _whole_lines(file: int) -> int:
+    """Return the size of the record's whole lines."""
     size = os.fstat(file).st_size
     tail = b""
     position = size
@@ -129,11 +141,7 @@ def append(file: int, entries: Iterable[Entry]) -> None:
         step = min(position, 4096)
         position -= step
         tail = os.pread(file, step, position) + tail
-    os.ftruncate(file, position + tail.rfind(b"\n") + 1 if size else 0)
-    content = "".join(json.dumps(_json(entry)) + "\n" for entry in entries).encode()
-    while content:
-        content = content[os.write(file, content) :]
-    os.fsync(file)
+    return position + tail.rfind(b"\n") + 1 if size else 0
 
 
 def _json(entry: Entry) -> dict[str, Any]:

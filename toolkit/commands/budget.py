@@ -234,9 +234,13 @@ def _override_words(
     from datetime import UTC, datetime
     from decimal import Decimal, InvalidOperation
 
+    from slurmplugins.budgets.overrides import parse_override
+    from slurmplugins.errors import BadName
+
+    now = datetime.now(UTC)
     if until is None or not reason:
         raise click.UsageError("an override needs --until and --reason")
-    if until <= datetime.now(UTC):
+    if until <= now:
         raise click.UsageError(f"--until {until:%Y-%m-%d %H:%M} is not in the future")
     try:
         is_amount = usd is None or (Decimal(usd).is_finite() and Decimal(usd) > 0)
@@ -245,7 +249,12 @@ def _override_words(
     if not is_amount:
         raise click.UsageError(f"--usd {usd!r}: expected US dollars above 0")
     by = getpass.getuser()
-    return ["override", name, usd or "lift", str(int(until.timestamp())), by, reason]
+    words = (usd or "lift", str(int(until.timestamp())), by, reason)
+    try:
+        parse_override(*words, now.timestamp())  # as the head will: a dry run says what it takes
+    except BadName as error:
+        raise click.UsageError(str(error)) from error
+    return ["override", name, *words]
 
 
 def _facts(config: ClusterConfig) -> BudgetFacts:

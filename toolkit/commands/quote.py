@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import click
@@ -74,19 +75,17 @@ def quote_of(request: JobRequest, config: ClusterConfig, config_file: Path) -> Q
     with connected(config) as clients:
         cluster_facts = facts.read(config, config_file, clients, now)
         job_offers = offers.offers(request, offers.Market(config, cluster_facts.book, now))
-        own_share = share.fetch(
-            Head(clients, config), request.account, job_offers[0].usd_per_hour, request.limit
+        quote = Quote(
+            at=now,
+            request=request,
+            offers=job_offers,
+            history=history(
+                subject(request, job_offers),
+                cluster_facts.attempts,
+                cluster_facts.instances,
+                cluster_facts.window,
+            ),
+            suspend_seconds=config.slurm.suspend_time,
         )
-    return Quote(
-        at=now,
-        request=request,
-        offers=job_offers,
-        history=history(
-            subject(request, job_offers),
-            cluster_facts.attempts,
-            cluster_facts.instances,
-            cluster_facts.window,
-        ),
-        suspend_seconds=config.slurm.suspend_time,
-        share=own_share,
-    )
+        own_share = share.fetch(Head(clients, config), request.account, quote.usd_limit)
+    return replace(quote, share=own_share)

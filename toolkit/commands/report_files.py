@@ -74,6 +74,7 @@ def write(files: ReportFiles, report: Report, keys: Sequence[Key], making: Makin
     """Write the files. Raises FinanceError."""
     if files.parquet is not None:
         _write_parquet(files.parquet, report)
+        _name_corrections(report)
     if files.html is None and files.focus is None:
         return
     facts = making.facts()
@@ -81,6 +82,21 @@ def write(files: ReportFiles, report: Report, keys: Sequence[Key], making: Makin
         _write_html(files.html, report, facts, keys)
     if files.focus is not None:
         _write_focus(files.focus, report, facts.prices, making.account_tags())
+        _name_corrections(report)
+
+
+def _name_corrections(report: Report) -> None:
+    """Say which corrections a file of charges lacks.
+
+    Its rows are the month's own cost.
+    """
+    from toolkit.accounting.export import money
+
+    part = report.period
+    if part is not None and part.corrections:
+        months = ", ".join(sorted({item.period for item in part.corrections}))
+        amount = money(part.corrected_micro)
+        click.echo(f"not in it: corrections of {months}, {amount} USD", err=True)
 
 
 def _write_html(path: Path, report: Report, facts: FinanceFacts, keys: Sequence[Key]) -> None:

@@ -45,6 +45,14 @@ class Quote:
         return self.offers[0]
 
     @property
+    def usd_limit(self) -> Decimal | None:
+        """Return the cost of the whole job on the first offering.
+
+        It is that of its whole time limit; None if no price is known.
+        """
+        return self.price(self.first).usd_limit if self.first.known else None
+
+    @property
     def tail_seconds(self) -> float:
         """Return the seconds that an instance idles after its last job."""
         known = self.history.tail_seconds

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 ROOT: Final = "root"
 MILLI: Final = 1000
+HOUR: Final = 3600
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,15 +32,14 @@ class AccountShare:
     account: str
     share: float  # that cluster.yaml gives it
     used: float
-    used_with_job: float
+    used_with_job: float | None
+    """None: the job's price is unknown."""
 
 
-def fetch(
-    head: Runner, account: str, usd_per_hour: Decimal, run_seconds: int
-) -> AccountShare | None:
+def fetch(head: Runner, account: str, usd: Decimal | None) -> AccountShare | None:
     """Return the account's share; None if the head does not answer.
 
-    Raises UnknownAccount.
+    `usd` is what the whole job costs, if known. Raises UnknownAccount.
     """
     if not account:
         return None
@@ -47,10 +47,10 @@ def fetch(
         output = head.run(SHARES, timeout=60)
     except ToolkitError:
         return None
-    return parse(output, account, float(usd_per_hour) * MILLI * run_seconds)
+    return parse(output, account, None if usd is None else float(usd) * MILLI * HOUR)
 
 
-def parse(output: str, account: str, job_usage: float) -> AccountShare | None:
+def parse(output: str, account: str, job_usage: float | None) -> AccountShare | None:
     """Read sshare's lines; None if they can't be read. Raises UnknownAccount."""
     rows = {}
     account = account.lower()  # as slurmdbd keeps it
@@ -68,9 +68,13 @@ def parse(output: str, account: str, job_usage: float) -> AccountShare | None:
     return AccountShare(
         account,
         share,
-        used / total if total else 0.0,
-        (used + job_usage) / (total + job_usage) if total + job_usage else 0.0,
+        _part(used, total),
+        None if job_usage is None else _part(used + job_usage, total + job_usage),
     )
+
+
+def _part(used: float, total: float) -> float:
+    return used / total if total else 0.0
 
 
 def _unknown(account: str, rows: Collection[str]) -> UnknownAccount:

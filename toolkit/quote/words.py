@@ -59,11 +59,12 @@ def _sentences(quote: Quote) -> Iterator[str]:
     history = quote.history
     days = (history.until - history.since) // 86_400
     yield f"tried first: {_name(quote.first)}{_saving(quote)}"
-    usd = quote.price(quote.first).usd_instance
+    first = quote.first
+    usd = f"{quote.price(first).usd_instance:.2f}" if first.known else "?"
     boot = history.boot_seconds
     boot_text = "no boot in the records" if boot is None else f"{_time(boot.median)} boot"
     yield (
-        f"new instances cost {usd:.2f} USD more: {boot_text},"
+        f"new instances cost {usd} USD more: {boot_text},"
         f" {_time(quote.tail_seconds)} idle after the job"
     )
     runs = history.run_seconds
@@ -110,9 +111,10 @@ def _share(quote: Quote) -> str:
     if quote.share is None:
         return f"share of {quote.request.account or 'the account'}: not known"
     share = quote.share
+    with_job = "?" if share.used_with_job is None else f"{share.used_with_job:.1%}"
     return (
         f"share of {share.account}: {share.share:.0%} of the cluster; recent usage"
-        f" {share.used:.1%}, with this job {share.used_with_job:.1%}"
+        f" {share.used:.1%}, with this job {with_job}"
     )
 
 

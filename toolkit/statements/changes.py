@@ -136,6 +136,7 @@ def close(
     window = closed_part(period, cluster.days).window
     days = split(cluster.days, window, costs_always=False).days
     with cluster.store.changing() as temporary:
+        _check_log(cluster, period, Change.CLOSE)
         if closed_store.read(cluster.store) != cluster.days:
             raise PeriodNotReady(
                 f"the closed days were changed while {period.name} was read",
@@ -183,6 +184,20 @@ def _entry(cluster: ClusterPeriods, period: Period, change: Change, reason: str 
 def _append(cluster: ClusterPeriods, entry: LogEntry) -> None:
     with cluster.store.changing():
         _write(cluster, entry)
+
+
+def _check_log(cluster: ClusterPeriods, period: Period, change: Change) -> None:
+    """Raise PeriodNotReady if somebody else has changed a month meanwhile.
+
+    Raises PeriodStateWrong if the month's state does not allow the change any more.
+    """
+    known = history(log.read(cluster.log_file))
+    next_state(known.get(period.name, PeriodRecord(period.name)), change)
+    if known != cluster.records:
+        raise PeriodNotReady(
+            f"somebody changed a month while {period.name} was read",
+            next_step="run this again",
+        )
 
 
 def _write(cluster: ClusterPeriods, entry: LogEntry) -> None:

@@ -200,10 +200,13 @@ class ClusterPeriods:
 
     def _correction(self, name: str, copy: PeriodCopy) -> tuple[PeriodCorrection, ...]:
         """Return what a closed period's booked amounts lack."""
+        until = self._next_open(name)
         later = [item.facts for other, item in self.closed.items() if other > name]
         booked = [item for facts in later for item in facts.booked if item.period == name]
         digest = copy.record.digest
-        seen = next((item.seen[digest] for item in reversed(later) if digest in item.seen), None)
+        # A month behind an open one may have seen what the open one no longer books.
+        seers = [item.facts for other, item in self.closed.items() if name < other < until]
+        seen = next((item.seen[digest] for item in reversed(seers) if digest in item.seen), None)
         if seen is None and not booked:
             seen = _closings(copy.days, _month(name))
         if _closings(self.days, _month(name)) == seen:

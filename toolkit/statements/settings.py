@@ -149,7 +149,7 @@ def _account(item: Account, discount: Decimal) -> AccountFacts:
         parent=item.parent,
         owner=item.owner or "",
         cost_centre=item.cost_centre or "",
-        project=item.project or "",
+        project=(item.project or "").lower(),  # as slurmdbd keeps a wckey
         grant=None
         if grant is None
         else GrantFacts(grant.name, f"{grant.since:%Y-%m-%d}", f"{grant.until:%Y-%m-%d}"),

@@ -94,10 +94,11 @@ def write(path: Path, content: str) -> None:
 
 
 def _line(argv: Sequence[str]) -> str:
-    return " ".join(map(_quoted, argv))
+    """Return a command; a dollar sign alone would begin a variable there."""
+    return " ".join(_quoted(word).replace("$", "$$") for word in argv)
 
 
 def _quoted(word: str) -> str:
     """Return a word as systemd reads it back (systemd.syntax, quoting)."""
-    escaped = word.replace("\\", "\\\\").replace('"', '\\"').replace("%", "%%").replace("$", "$$")
+    escaped = word.replace("\\", "\\\\").replace('"', '\\"').replace("%", "%%")
     return f'"{escaped}"'

@@ -1,5 +1,7 @@
 """The record of bills: what a bill adds, repeats, corrects, and what a killed writer leaves."""
 
+import errno
+import os
 from datetime import UTC, date, datetime
 from decimal import Decimal
 
@@ -7,7 +9,7 @@ import pytest
 
 from tests.unit.bill.bills import CORPUS, NOW, changed, fixture, reconciled
 from toolkit.bill import record
-from toolkit.bill.errors import BillRecordDamaged, BillRefused
+from toolkit.bill.errors import BillError, BillRecordDamaged, BillRefused
 from toolkit.bill.history import bill_status, history
 from toolkit.bill.record import BillEntry, CorrectionEntry, DayEntry, DayStatus
 
@@ -153,3 +155,25 @@ def test_a_line_of_ours_without_a_day_keeps_every_day_estimated(tmp_path):
     assert result.entries == ()
     assert not result.is_within_tolerance
     assert "a line of ours has no readable day: no day is recorded" in result.notes
+
+
+def test_a_full_disk_is_told_and_the_record_goes_on_where_it_stopped(tmp_path, monkeypatch):
+    path = record.record_path(tmp_path, "demo")
+    entry = BillEntry("a1", ("f1",), (date(2026, 11, 1),), NOW)
+    real = os.write
+    written = []
+
+    def write(file, content):
+        if written:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        written.append(real(file, content[:20]))
+        return written[0]
+
+    with record.opened(path) as file:
+        with monkeypatch.context() as patched:
+            patched.setattr(os, "write", write)
+            with pytest.raises(BillError, match="can't write the record of bills: No space left"):
+                record.append(file, [entry])
+        assert record.read_entries(path) == ()
+        record.append(file, [entry])
+    assert record.read_entries(path) == (entry,)

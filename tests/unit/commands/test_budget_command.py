@@ -177,10 +177,13 @@ def test_an_override_ends_as_long_from_now_as_it_says(head, text, seconds):
         (["vision-month", "--lift", "--reason", "x", "--until", "2020-01-01"], "not in the future"),
         (["vision-month", "--usd", "x", "--reason", "x", "--until", "1h"], "above 0"),
         (["vision-month", "--usd", "-1", "--reason", "x", "--until", "1h"], "above 0"),
+        (["vision-month", "--usd", "1e9", "--reason", "x", "--until", "1h"], "not US dollars"),
+        (["vision-month", "--lift", "--reason", "x", "--until", "401d"], "within 400 days"),
     ],
 )
-def test_a_wrong_override_is_refused_here(head, words, text, capsys):
-    assert cli.run(["budget", "override", *words]) == 2
+@pytest.mark.parametrize("options", [[], ["--dry-run"]])
+def test_a_wrong_override_is_refused_here(head, words, text, options, capsys):
+    assert cli.run(["budget", "override", *words, *options]) == 2
     assert text in capsys.readouterr().err
     assert head.commands == []
 

@@ -18,7 +18,9 @@ from tests.unit.finance.samples import (
     html_of,
     list_prices,
 )
+from toolkit.accounting.attempt_names import Names, with_names
 from toolkit.config.targets import Targets
+from toolkit.finance.focus_rows import focus
 from toolkit.finance.indicators import Verdict, indicators, values
 from toolkit.finance.measures import at_share, measures, spot_saving
 from toolkit.finance.outcomes import Cause, Outcomes
@@ -257,3 +259,13 @@ def test_a_job_over_a_change_of_price_costs_each_day_its_own():
     instance = an_instance(launched=midnight - HOUR, ended=midnight + HOUR)
     made = measured([an_attempt(**times)], [instance], book=book)
     assert [day["vision"] for day in made.spend.values()] == [360_000, 720_000]
+
+
+@pytest.mark.parametrize("names", [Names.NONE, Names.OWN])
+def test_no_number_changes_where_names_are_left_out(names):
+    report = a_report(*an_interrupted_job())
+    hidden = with_names(report, names, "nobody")
+    assert measures(hidden, list_prices()) == measures(report, list_prices())
+    rows = [focus(item, list_prices()).rows for item in (hidden, report)]
+    amounts = [[(row["ChargePeriodStart"], row["BilledCost"]) for row in part] for part in rows]
+    assert amounts[0] == amounts[1]

@@ -5,7 +5,15 @@ from decimal import Decimal
 
 import pytest
 
-from tests.unit.quote.samples import DAY, NOW, attempt, instance, market, request
+from tests.unit.quote.samples import (
+    DAY,
+    NOW,
+    attempt,
+    instance,
+    market,
+    request,
+)
+from tests.unit.render.render_samples import CPU_POOL, GPU_POOL
 from toolkit.errors import HeadCommandFailed
 from toolkit.output import print_json
 from toolkit.quote import offers, share, words
@@ -57,6 +65,25 @@ def test_an_array_costs_as_much_as_its_tasks():
     assert quote("--array=0-9").price(quote().first).usd_limit == Decimal("32.0000")
 
 
+def test_an_array_takes_the_share_of_all_of_its_tasks():
+    one, ten = quote(), quote("--array=0-9")
+    assert ten.usd_limit == 10 * one.usd_limit == 10 * one.price(one.first).usd_limit
+
+
+def test_a_job_of_an_unknown_price_is_not_taken_to_cost_nothing():
+    unknown = {**GPU_POOL, "offerings": [{"type": "x9.large", "capacity": "spot"}]}
+    place = market(pools={"gpu": unknown, "cpu": CPU_POOL})
+    wanted = offers.resolved(request(), place.config)
+    found = offers.offers(wanted, place)
+    known = history(subject(wanted, found), (), (), (NOW - 30 * DAY, NOW))
+    made = Quote(NOW, wanted, found, known, 30, share.parse(SSHARE, "vision", None))
+    assert made.usd_limit is None
+    text = words.lines(made)
+    assert "new instances cost ? USD more" in text
+    assert "recent usage 25.0%, with this job ?" in text
+    assert words.as_json(made)["share"].used_with_job is None
+
+
 def test_the_share_before_and_with_the_job():
     known = share.parse(SSHARE, "vision", 900_000)
     assert (known.share, known.used, known.used_with_job) == (0.6, 0.25, 0.4)
@@ -84,7 +111,7 @@ def test_a_head_that_does_not_answer_costs_no_quote():
         def run(self, argv, *, timeout):
             raise HeadCommandFailed("away")
 
-    assert share.fetch(Silent(), "vision", Decimal(1), 3600) is None
+    assert share.fetch(Silent(), "vision", Decimal(1)) is None
 
 
 def test_json_has_amounts_as_text_and_null_where_nothing_is_known(capsys):

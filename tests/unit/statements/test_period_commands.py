@@ -123,6 +123,14 @@ def test_projects_come_from_wckey_or_else_from_the_account(toolkit):
     }
 
 
+def test_an_accounts_project_is_that_of_the_wckey_in_small_letters(toolkit, config):
+    config.write_text(config.read_text().replace("project: pixels", "project: ImageNet"))
+    made = json.loads(toolkit("report", "--period", "2026-11", "--by", "project", "--json"))
+    assert {row["project"] for row in made["groups"]} == {"imagenet", "(no project)", None}
+    text = toolkit("statement", "--period", "2026-11", "--account", "vision")
+    assert "ImageNet" not in text
+
+
 def test_pools_and_types_also_have_what_no_job_caused(toolkit):
     (row,) = json.loads(toolkit("report", "--period", "2026-11", "--by", "pool", "--json"))[
         "groups"

@@ -15,11 +15,16 @@ from tests.unit.accounting.test_records import DAY
 from tests.unit.statements.months import DECEMBER, LATER, NOVEMBER, SETTINGS, Months, lived
 from tests.unit.usage.record_store import copy_buckets
 from toolkit.accounting import export, periods, terminal
-from toolkit.accounting.attempt_names import Names
+from toolkit.accounting.attempt_names import HIDDEN_USER, Names, with_names
 from toolkit.accounting.cost_policy import CostPolicy, Payer
 from toolkit.accounting.report import Key
 from toolkit.bill.history import History, RecordedDay
 from toolkit.bill.record import DayStatus
+from toolkit.commands import report_files
+from toolkit.config.targets import Targets
+from toolkit.finance.facts import FinanceFacts
+from toolkit.finance.list_prices import ListPrices
+from toolkit.prices import PriceBook
 from toolkit.statements import changes, copies, issue, log, uses
 from toolkit.statements.errors import (
     AccountUnknown,
@@ -156,6 +161,22 @@ def test_a_correction_with_money_reaches_the_statement(months):
     )
 
 
+def test_files_of_charges_say_which_corrections_are_not_in_them(months, tmp_path, capsys):
+    close(months, NOVEMBER)
+    months.split_job(3, 9)
+    months.read_late(LATER + DAY)
+    cluster = months.periods(LATER + DAY)
+    prices = FinanceFacts(Targets(), ListPrices(PriceBook.bundled("us-east-1")), None)
+    for name in ("focus", "parquet"):
+        path = tmp_path / f"{name}.parquet"
+        files = replace(report_files.ReportFiles(None, None, None), **{name: path})
+        for period, corrected in ((NOVEMBER, False), (DECEMBER, True)):
+            making = report_files.Making(lambda: prices, dict)
+            report_files.write(files, cluster.report(period), [Key.ACCOUNT], making)
+            said = capsys.readouterr().err
+            assert ("not in it: corrections of 2026-11, 0.000000 USD" in said) is corrected
+
+
 def test_periods_and_their_corrections_add_up_to_what_is_known(months):
     """Hold it through corrections and a month opened again."""
     close(months, NOVEMBER)
@@ -173,6 +194,20 @@ def test_periods_and_their_corrections_add_up_to_what_is_known(months):
     months.lose_work(2)
     months.read_late(LATER + 3 * DAY)
     assert_adds_up(months, LATER + 3 * DAY)
+
+
+def test_a_correction_is_booked_again_when_its_month_is_opened_behind_a_closed_one(months):
+    january = periods.parse("2027-01", DECEMBER.last.replace(year=2028))
+    later = january.window.until + DAY
+    close(months, NOVEMBER)
+    months.split_job(3, 9)
+    months.read_late(LATER + DAY)
+    booked = close(months, DECEMBER, LATER + DAY).period.corrections
+    assert booked
+    close(months, january, later)
+    changes.reopen(months.periods(later), DECEMBER, "a wrong account")
+    assert close(months, DECEMBER, later).period.corrections == booked
+    assert_adds_up(months, later)
 
 
 def assert_adds_up(months, now):
@@ -314,6 +349,33 @@ def test_a_closing_that_was_killed_is_repeated(months, monkeypatch):
     assert months.periods().report(NOVEMBER).made_at == LATER + 1
 
 
+def test_a_month_that_two_people_close_keeps_the_copy_of_the_first(months):
+    changes.review(months.periods(), NOVEMBER)
+    changes.approve(months.periods(), NOVEMBER, (), "looked at", everything=True)
+
+    def meanwhile(_report):
+        changes.close(months.periods(LATER + 1), NOVEMBER)
+        return {}
+
+    with pytest.raises(PeriodStateWrong, match="2026-11 is closed"):
+        changes.close(months.periods(), NOVEMBER, finance=meanwhile)
+    assert months.periods().report(NOVEMBER).made_at == LATER + 1
+
+
+def test_a_month_is_not_closed_upon_one_that_is_opened_meanwhile(months):
+    close(months, NOVEMBER)
+    changes.review(months.periods(), DECEMBER)
+    changes.approve(months.periods(), DECEMBER, (), "looked at", everything=True)
+
+    def meanwhile(_report):
+        changes.reopen(months.periods(), NOVEMBER, "a wrong account")
+        return {}
+
+    with pytest.raises(PeriodNotReady, match="somebody changed a month while 2026-12 was read"):
+        changes.close(months.periods(), DECEMBER, finance=meanwhile)
+    assert not months.periods().record(DECEMBER).is_closed
+
+
 def test_a_log_that_was_changed_is_refused(months):
     close(months, NOVEMBER)
     path = months.periods().log_file
@@ -341,3 +403,16 @@ def test_names_are_left_out_of_statements_on_request(months):
     assert not [name for name, body in files[Names.NONE].items() if b"ada" in body]
     assert b"vision/ada" in files[Names.ALL]["science.html"]
     assert b"ada" not in files[Names.OWN]["science.html"]
+
+
+def test_names_are_left_out_of_corrections_on_request(months):
+    close(months, NOVEMBER)
+    months.split_job(3, 9)
+    months.read_late(LATER + DAY)
+    report = months.periods(LATER + DAY).report(DECEMBER)
+    named = {"none": set(), "own": {"grace"}, "all": {"alan", "grace"}}
+    for names, users in named.items():
+        text = json.dumps(export.as_json(with_names(report, Names(names), "grace"), KEYS))
+        assert {user for user in ("alan", "grace") if user in text} == users
+        found = {item["user"] for item in json.loads(text)["period"]["corrections"]}
+        assert found == users | ({HIDDEN_USER} if names != "all" else set())
