@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import posixpath
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final, Protocol
 
 from slurmplugins.slurm.controllers import parse_ping
@@ -208,6 +208,16 @@ def read_if_there(runner: SiteRunner | Runner, path: str) -> str | None:
             raise
         return None
     return runner.run(["/usr/bin/cat", "--", path])
+
+
+def on_controller(runner: SiteRunner, site: SiteFacts) -> SiteFacts:
+    """Return the site with slurm.conf and gres.conf as this controller has them.
+
+    Each controller has files of its own, and they may differ.
+    """
+    slurm_conf = ConfFile(site.slurm_conf, runner.run(["/usr/bin/cat", "--", site.slurm_conf]))
+    gres_conf = read_if_there(runner, posixpath.join(site.folder, GRES_CONF))
+    return replace(site, files=(slurm_conf, *site.files[1:]), gres_conf=gres_conf)
 
 
 def read_files(runner: SiteRunner | Runner, slurm_conf: str) -> tuple[ConfFile, ...]:
