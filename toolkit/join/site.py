@@ -8,6 +8,7 @@ from __future__ import annotations
 import posixpath
 import re
 from dataclasses import dataclass, field, replace
+from operator import itemgetter
 from typing import TYPE_CHECKING, Final, Protocol
 
 from slurmplugins.slurm.controllers import parse_ping
@@ -243,7 +244,7 @@ def included_paths(slurm_conf: ConfFile, text: str) -> list[str]:
     name = parse(slurm_conf.text).get("ClusterName")
     cluster = name.value.lower() if name is not None else ""
     folder = posixpath.dirname(slurm_conf.path)
-    words = [line.name.split()[0] for line in parse(text).includes if line.name.split()]
+    words = [line.name.split()[0] for line in parse(text).includes]
     return [posixpath.join(folder, word.replace("%c", cluster)) for word in words]
 
 
@@ -256,14 +257,11 @@ def site_facts(
     gres_conf: str | None = None,
 ) -> SiteFacts:
     """Return the facts of a site's files, slurm.conf first. Raises nothing."""
-    settings: dict[str, SiteSetting] = {}
     nodes: list[SiteNodes] = []
     partitions: list[SitePartition] = []
     node_defaults: list[SiteNodes] = []
     for file in files:
         conf = parse(file.text)
-        for key, item in conf.settings.items():
-            settings[key] = SiteSetting(item.name, item.value, Place(file.path, item.line))
         nodes += [
             SiteNodes(expanded(line.name), line.values, Place(file.path, line.line))
             for line in conf.nodes
@@ -278,7 +276,7 @@ def site_facts(
     return SiteFacts(
         slurm_conf=files[0].path,
         files=tuple(files),
-        settings=settings,
+        settings=_settings(files),
         nodes=tuple(nodes),
         partitions=tuple(partitions),
         node_defaults=tuple(node_defaults),
@@ -287,6 +285,34 @@ def site_facts(
         controllers=tuple(controllers),
         gres_conf=gres_conf,
     )
+
+
+def _settings(files: Sequence[ConfFile]) -> dict[str, SiteSetting]:
+    """Return the settings by name.
+
+    The last of two counts, and a file stands where it is included.
+    """
+    waiting = list(files)
+
+    def next_file() -> dict[str, SiteSetting]:
+        file = waiting.pop(0)
+        conf = parse(file.text)
+        parts = [
+            (item.line, {key: SiteSetting(item.name, item.value, Place(file.path, item.line))})
+            for key, item in conf.settings.items()
+        ]
+        for line, path in zip(conf.includes, included_paths(files[0], file.text), strict=True):
+            if waiting and waiting[0].path == path:  # else our file, which is left out
+                parts.append((line.line, next_file()))
+        merged: dict[str, SiteSetting] = {}
+        for _, part in sorted(parts, key=itemgetter(0)):
+            merged |= part
+        return merged
+
+    settings = next_file()
+    while waiting:
+        settings |= next_file()
+    return settings
 
 
 def without(site: SiteFacts, name: str) -> SiteFacts:

@@ -6,7 +6,7 @@ import pytest
 
 from slurmplugins.slurm.controllers import active_host
 from toolkit.join.errors import SiteCommandFailed, SiteUnreadable
-from toolkit.join.site import ConfFile, Place, parse_config, read_site, site_facts
+from toolkit.join.site import ConfFile, Place, parse_config, read_site, site_facts, without
 
 SLURM_CONF = """\
 ClusterName=Racks
@@ -70,6 +70,20 @@ def test_each_line_has_its_place():
     assert str(nodes.place) == "/etc/slurm/nodes-racks.conf:2"
     (partition,) = facts.partitions
     assert (partition.name, partition.values["default"]) == ("main", "YES")
+
+
+def test_a_setting_counts_in_the_order_in_which_slurmctld_reads_files():
+    # It reads a file where it is included, so a later line of slurm.conf replaces it.
+    files = {
+        "/etc/slurm/slurm.conf": "ResumeProgram=/first\nInclude old.conf\nResumeProgram=/last\n",
+        "/etc/slurm/old.conf": "ResumeProgram=/old\nInclude deep.conf\nSuspendProgram=/old\n",
+        "/etc/slurm/deep.conf": "SuspendProgram=/deep\nResumeFailProgram=/deep\n",
+    }
+    facts = read_site(Site(files))
+    values = [facts.value(name) for name in ("ResumeProgram", "SuspendProgram")]
+    assert (values, facts.value("ResumeFailProgram")) == (["/last", "/old"], "/deep")
+    assert str(facts.settings["resumeprogram"].place) == "/etc/slurm/slurm.conf:3"
+    assert without(facts, "old.conf").value("ResumeProgram") == "/last"
 
 
 def test_the_controllers_answer_as_slurmctld_was_pinged():
