@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 AUTH_TYPES: Final = ("auth/munge", "auth/slurm")
 OWN_NODE_KEYS: Final = frozenset({"cpus", "realmemory", "feature", "features", "weight", "state"})
 """What our NodeName lines always state (slurm.conf(5): a later DEFAULT replaces, none unsets)."""
+NEVER: Final = frozenset({"-1", "infinite", "unlimited"})
+"""SuspendTime of nodes that are never powered down."""
 SHOWN: Final = 5
 """Names of nodes in a message; the rest is a number."""
 PARALLELCLUSTER: Final = re.compile(r"[a-z0-9-]+-(st|dy)-[a-z0-9-]+-[0-9]+")
@@ -54,6 +56,7 @@ def conflicts(config: ClusterConfig, site: SiteFacts) -> tuple[Conflict, ...]:
     return (
         *_versions(config, site),
         *_settings(config, site),
+        *_power_saving_that_is_off(site),
         *_node_names(config, site),
         *_names_but_for_zeros(config, site),
         *_names_of_parallelcluster(config, site),
@@ -143,6 +146,31 @@ def _settings(config: ClusterConfig, site: SiteFacts) -> Iterator[Conflict]:
         if rate is not None and rate.value.startswith("-"):
             yield Conflict(
                 f"{name}={rate.value} switches power saving off", "take it out", rate.place
+            )
+
+
+def _power_saving_that_is_off(site: SiteFacts) -> Iterator[Conflict]:
+    """Yield SuspendTime of racks at a site without programs for it.
+
+    slurmctld saves power only with both programs (_init_power_config in power_save.c), and a join
+    brings them. It would then power racks down, and nothing powers them up again.
+    """
+    lacking = [name for name in ("SuspendProgram", "ResumeProgram") if not site.value(name)]
+    if not lacking:
+        return
+    times = [(item.value, item.place) for item in [site.settings.get("suspendtime")] if item]
+    times += [
+        (line.values["suspendtime"], line.place)
+        for line in site.partitions
+        if "suspendtime" in line.values
+    ]
+    for value, place in times:
+        if value.lower() not in NEVER:
+            yield Conflict(
+                f"SuspendTime={value} has no effect now, without {' and '.join(lacking)}; with our"
+                " programs slurmctld would power racks down, and nothing powers them up",
+                f"take SuspendTime out, or set {' and '.join(lacking)}",
+                place,
             )
 
 

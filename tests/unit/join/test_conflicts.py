@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from tests.unit.join.sites import EXAMPLE, PRICES, SLURM_CONF, join, site
@@ -44,6 +46,18 @@ def test_a_setting_that_fights_is_named_with_its_line(line, message):
     (text,) = found(f"{SLURM_CONF}{line}\n")
     assert text.startswith("/etc/slurm/slurm.conf:12: ")
     assert message in text
+
+
+@pytest.mark.parametrize("lacking", ["SuspendProgram", "ResumeProgram"])
+@pytest.mark.parametrize(("times", "line"), [("600", 7), ("INFINITE", None), ("-1", None)])
+def test_a_join_does_not_switch_on_the_power_saving_of_racks(lacking, times, line):
+    text = re.sub(f"{lacking}=.*\n", "", SLURM_CONF).replace("=600", f"={times}")
+    texts = found(text)
+    assert len(texts) == (line is not None)
+    for message in texts:
+        assert message.startswith(f"/etc/slurm/slurm.conf:{line}: SuspendTime=600 has no effect")
+    (of_partition,) = found(text.replace(f"={times}", "=-1") + "PartitionName=b SuspendTime=60\n")
+    assert of_partition.startswith("/etc/slurm/slurm.conf:11: SuspendTime=60 has no effect")
 
 
 @pytest.mark.parametrize(
