@@ -10,7 +10,7 @@ from slurmplugins.model.hostlist import expand
 from toolkit.config.suggestions import suggestion
 from toolkit.join import include_line
 from toolkit.join.include_files import HEADER, PROGRAMS, file_name
-from toolkit.join.site import Place
+from toolkit.join.site import GRES_CONF, Place
 from toolkit.lint.slurm_conf.parser import parse
 from toolkit.render.versions import OLDEST, SlurmVersion
 
@@ -25,6 +25,8 @@ OWN_NODE_KEYS: Final = frozenset({"cpus", "realmemory", "feature", "features", "
 """What our NodeName lines always state (slurm.conf(5): a later DEFAULT replaces, none unsets)."""
 NEVER: Final = frozenset({"-1", "infinite", "unlimited"})
 """SuspendTime of nodes that are never powered down."""
+REPLACEMENT: Final = "\N{REPLACEMENT CHARACTER}"
+"""A reader of text has it where bytes are not UTF-8."""
 SHOWN: Final = 5
 """Names of nodes in a message; the rest is a number."""
 PARALLELCLUSTER: Final = re.compile(r"[a-z0-9-]+-(st|dy)-[a-z0-9-]+-[0-9]+")
@@ -57,6 +59,7 @@ def conflicts(config: ClusterConfig, site: SiteFacts) -> tuple[Conflict, ...]:
         *_versions(config, site),
         *_settings(config, site),
         *_power_saving_that_is_off(site),
+        *_not_utf_8(config, site),
         *_node_names(config, site),
         *_names_but_for_zeros(config, site),
         *_names_of_parallelcluster(config, site),
@@ -172,6 +175,23 @@ def _power_saving_that_is_off(site: SiteFacts) -> Iterator[Conflict]:
                 f"take SuspendTime out, or set {' and '.join(lacking)}",
                 place,
             )
+
+
+def _not_utf_8(config: ClusterConfig, site: SiteFacts) -> Iterator[Conflict]:
+    """Yield lines that could not be written back as they were read."""
+    if config.joined_site.include == "by-hand":
+        return
+    texts = {site.slurm_conf: site.text, f"{site.folder}/{GRES_CONF}": site.gres_conf or ""}
+    for path, text in texts.items():
+        for number, line in enumerate(text.splitlines(), start=1):
+            if REPLACEMENT in line:
+                yield Conflict(
+                    "the line has bytes that are not UTF-8, and the file must stay as it is",
+                    "write it in UTF-8, as `iconv -f latin1 -t utf8` does; or set site.include:"
+                    " by-hand, and add our line yourself",
+                    Place(path, number),
+                )
+                break
 
 
 def _own_nodes(config: ClusterConfig) -> dict[str, str]:

@@ -133,6 +133,14 @@ def test_nodes_newer_than_slurmctld_are_refused():
     assert conflict.mend == "set slurm.version to 23.11 or earlier, of two series before at most"
 
 
+def test_a_file_that_could_not_be_written_back_is_refused_with_its_line():
+    latin_1 = "# für alle\n".encode("latin-1").decode(errors="replace")
+    (text,) = found(f"{SLURM_CONF}{latin_1}# more\n{latin_1}")
+    assert text.startswith("/etc/slurm/slurm.conf:12: the line has bytes that are not UTF-8")
+    by_hand = join("  networks:", "  include: by-hand\n  networks:")
+    assert conflicts(by_hand, site(f"{SLURM_CONF}{latin_1}")) == ()
+
+
 def test_our_own_file_is_no_conflict_with_itself():
     text = include_line.added(SLURM_CONF, "burst", "toolkit-burst.conf")
     joined = site(text, **{"toolkit-burst": slurm_text(join(), site(), PRICES)})
