@@ -174,7 +174,7 @@ def worst_cost(
     offers = [
         (nodes * Decimal(group.usd_per_hour or "NaN"), nodes)
         for group in cloud.groups
-        if (nodes := group.nodes_for(job.request)) is not None
+        if (nodes := group.most_nodes_for(job.request)) is not None
     ]
     if not offers or job.time_limit is None or any(not usd.is_finite() for usd, _ in offers):
         return None

@@ -120,6 +120,18 @@ def test_the_dearest_nodes_that_fit_count():
     assert (made.cost.nodes, made.cost.usd_per_hour) == (2, Decimal("8.00"))
 
 
+@pytest.mark.parametrize(("most", "nodes", "usd"), [(2, 2, 240), (4, 4, 480), (99, 4, 480)])
+def test_a_range_of_nodes_costs_its_largest_number(most: int, nodes: int, usd: int):
+    cost = decision(a_job(nodes=2, most_nodes=most)).cost
+    assert cost is not None
+    assert (cost.nodes, cost.usd_per_hour) == (nodes, Decimal(usd) / 100)
+
+
+def test_a_gres_that_no_pool_has_keeps_a_job_on_racks():
+    made = decision(a_job(other_gres=("fpga",)))
+    assert (made.bursts, made.reason) == (False, Reason.CLOUD_LACKS)
+
+
 def test_a_gpu_that_racks_lack_bursts_at_once():
     job = a_job(gpus=2, gpu="h100", submitted_at=NOW, eligible_at=NOW)
     made = decision(job, cloud=replace(CLOUD, groups=(GPUS,)))
