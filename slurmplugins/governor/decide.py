@@ -6,16 +6,16 @@ The same function decides on the head, in `toolkit burst simulate` and in the pr
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import ROUND_UP, Decimal
 from enum import StrEnum
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from slurmplugins.config.governor import GovernorConfig, RackRule
-    from slurmplugins.model.queued_job import QueuedJob, QueuePartition
+    from slurmplugins.model.queued_job import NodeGroup, QueuedJob, QueuePartition, Request
 
 CENT: Final = Decimal("0.01")
 HOUR: Final = Decimal(3600)
@@ -168,14 +168,16 @@ def worst_cost(
 ) -> Cost | None:
     """Return the cost of the job at worst; None if not known.
 
-    Slurm may take any group of nodes that does, so the dearest counts. The time is the boot, the
-    whole time limit and the seconds until the instance ends.
+    Slurm may take any nodes that do, so the dearest count. The time is the boot, the whole time
+    limit and the seconds until the instance ends.
     """
     offers = [
         (nodes * Decimal(group.usd_per_hour or "NaN"), nodes)
         for group in cloud.groups
         if (nodes := group.most_nodes_for(job.request)) is not None
     ]
+    if offers and (mixed := _dearest_mix(cloud.groups, job.request)):
+        offers.append(mixed)
     if not offers or job.time_limit is None or any(not usd.is_finite() for usd, _ in offers):
         return None
     usd_per_hour, nodes = max(offers)
@@ -183,6 +185,26 @@ def worst_cost(
     moved = _site_gigabytes(job, rule) or Decimal(0)
     usd = (usd_per_hour * seconds / HOUR + moved * rule.data.usd_per_gb) * job.tasks
     return Cost(nodes, usd_per_hour, usd.quantize(CENT, ROUND_UP))
+
+
+def _dearest_mix(groups: Iterable[NodeGroup], request: Request) -> tuple[Decimal, int] | None:
+    """Return the price an hour of the dearest nodes of several groups.
+
+    None where groups need different numbers of nodes: then each counts alone.
+    """
+    one_node = replace(request, nodes=1, cpus=1, memory_mib=0, gpus=min(request.gpus, 1))
+    usable = [group for group in groups if group.nodes_for(one_node) is not None]
+    present = sum(group.count for group in usable)
+    numbers = {replace(group, count=present).most_nodes_for(request) for group in usable}
+    if len(numbers) != 1 or (number := numbers.pop()) is None:
+        return None
+    if not all(group.usd_per_hour for group in usable):
+        return Decimal("NaN"), number
+    usd, left = Decimal(0), number
+    for group in sorted(usable, key=lambda group: -Decimal(group.usd_per_hour)):
+        taken = min(left, group.count)
+        usd, left = usd + taken * Decimal(group.usd_per_hour), left - taken
+    return usd, number
 
 
 def _case(job: QueuedJob, rule: RackRule, facts: Facts, config: GovernorConfig) -> _Case:

@@ -127,6 +127,18 @@ def test_a_range_of_nodes_costs_its_largest_number(most: int, nodes: int, usd: i
     assert (cost.nodes, cost.usd_per_hour) == (nodes, Decimal(usd) / 100)
 
 
+def test_nodes_of_two_pools_may_be_mixed_and_the_dearest_count():
+    cloud = replace(CLOUD, groups=(*CLOUD.groups, NodeGroup(2, 16, 64_000, usd_per_hour="10")))
+    cost = decision(a_job(nodes=4), cloud=cloud).cost
+    assert cost is not None
+    assert (cost.nodes, cost.usd_per_hour) == (4, Decimal("22.40"))
+    alone = decision(a_job(nodes=1), cloud=cloud).cost
+    assert alone is not None
+    assert (alone.nodes, alone.usd_per_hour) == (1, Decimal(10))
+    unknown = replace(cloud, groups=(*CLOUD.groups, NodeGroup(2, 16, 64_000, usd_per_hour="")))
+    assert decision(a_job(nodes=4), cloud=unknown).reason is Reason.PRICE_UNKNOWN
+
+
 def test_a_gres_that_no_pool_has_keeps_a_job_on_racks():
     made = decision(a_job(other_gres=("fpga",)))
     assert (made.bursts, made.reason) == (False, Reason.CLOUD_LACKS)
