@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 from slurmplugins.model.hostlist import expand
 from toolkit.config.suggestions import suggestion
 from toolkit.join import include_line
-from toolkit.join.include_files import HEADER, PROGRAMS, file_name
+from toolkit.join.include_files import HEADER, PROGRAMS, file_name, site_programs
 from toolkit.join.site import GRES_CONF, Place
 from toolkit.lint.slurm_conf.parser import parse
 from toolkit.render.versions import OLDEST, SlurmVersion
@@ -158,7 +158,8 @@ def _power_saving_that_is_off(site: SiteFacts) -> Iterator[Conflict]:
     slurmctld saves power only with both programs (_init_power_config in power_save.c), and a join
     brings them. It would then power racks down, and nothing powers them up again.
     """
-    lacking = [name for name in ("SuspendProgram", "ResumeProgram") if not site.value(name)]
+    known = site_programs(site)
+    lacking = [name for name in ("SuspendProgram", "ResumeProgram") if PROGRAMS[name] not in known]
     if not lacking:
         return
     times = [(item.value, item.place) for item in [site.settings.get("suspendtime")] if item]

@@ -56,6 +56,7 @@ def test_a_join_does_not_switch_on_the_power_saving_of_racks(lacking, times, lin
     assert len(texts) == (line is not None)
     for message in texts:
         assert message.startswith(f"/etc/slurm/slurm.conf:{line}: SuspendTime=600 has no effect")
+    assert len(found(f"{text}{lacking}=bin/relative\n")) == len(texts)
     (of_partition,) = found(text.replace(f"={times}", "=-1") + "PartitionName=b SuspendTime=60\n")
     assert of_partition.startswith("/etc/slurm/slurm.conf:11: SuspendTime=60 has no effect")
 
