@@ -30,6 +30,7 @@ _NODE_GPU: Final = re.compile(r"gpu(?::([A-Za-z0-9_.-]+))??:(\d{1,6})", re.ASCII
 _GRES: Final = re.compile(
     r"gres[/:]([A-Za-z0-9_]+)(?::([A-Za-z0-9_.-]+))??(?:[:=](\d{1,6}))?", re.ASCII
 )
+_OTHER_GRES: Final = re.compile(r"gres/(?!gpu)([A-Za-z0-9_]+)", re.ASCII)
 _GRES_KEYS: Final = ("tres_per_job", "tres_per_node", "tres_per_socket", "tres_per_task")
 _FEATURE: Final = re.compile(r"[A-Za-z0-9_.-]+(&[A-Za-z0-9_.-]+)*", re.ASCII)
 _MINUTE: Final = 60.0
@@ -103,7 +104,7 @@ def _request(item: Mapping[str, Any], constraint: str) -> Request:
         most_nodes=count(item.get("max_nodes")),
         gpus=max(request.gpus, gpus),
         gpu=request.gpu or gpu,
-        other_gres=other_gres,
+        other_gres=tuple(sorted({*request.other_gres, *other_gres})),
         cpus_of_node=max(
             1, count(item.get("minimum_cpus_per_node")), count(item.get("cpus_per_task"))
         ),
@@ -141,6 +142,7 @@ def request_of_tres(tres: str, nodes: int) -> Request:
         nodes=nodes,
         gpus=_number(amounts.get(_GPU, "")) or sum(kinds.values()),
         gpu=next(iter(kinds), "") if len(kinds) == 1 else "",
+        other_gres=tuple(sorted({match[1] for match in map(_OTHER_GRES.match, amounts) if match})),
     )
 
 

@@ -71,6 +71,10 @@ def test_gpus_of_a_request_are_read_with_their_kind():
     assert job is not None
     assert (job.request.gpus, job.request.gpu) == (8, "h100")
     assert job.request.memory_mib == 1024**2
+    record["tres_req_str"] = "cpu=1,gres/shard=2,gres/shard:a10g=2,gres/gpumem=0"
+    job = queue_parser.queued_job(record)
+    assert job is not None
+    assert job.request.other_gres == ("shard",)
 
 
 @pytest.mark.parametrize(
