@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 CENT: Final = Decimal("0.01")
 HOUR: Final = Decimal(3600)
 _SITE_DATA: Final = re.compile(r"(?:^|[\s;,|])site-data=(\d{1,9}(?:\.\d{1,3})?)([MGT])\b", re.ASCII)
+_LIMIT: Final = re.compile(r"Assoc|QOS|AccountingPolicy|Max[A-Za-z]+PerAccount")
+"""Slurm's reasons for a job that a limit keeps (job_state_reason_string)."""
 _S3_DATA: Final = re.compile(r"(?:^|[\s;,|])s3-data\b", re.ASCII)
 _GIGABYTES: Final = {"M": Decimal("0.001"), "G": Decimal(1), "T": Decimal(1000)}
 _BITS: Final = 8000  # megabits in a gigabyte
@@ -250,7 +252,7 @@ def _own_obstacle(case: _Case) -> Reason | None:
     obstacles = (
         (job.held or job.priority == 0, slugs.HELD),
         (job.eligible_at is None or job.eligible_at > case.facts.now, slugs.NOT_ELIGIBLE),
-        (job.reason.startswith(("Assoc", "QOS")), slugs.LIMITS),
+        (bool(_LIMIT.match(job.reason)), slugs.LIMITS),
         (job.het_job, slugs.HET_JOB),
         (not job.batch, slugs.INTERACTIVE),
         (not job.may_requeue, slugs.NO_REQUEUE),

@@ -63,6 +63,8 @@ def test_a_job_that_bursts_already_keeps_the_cloud_although_its_start_is_near():
         ({"eligible_at": NOW + 60}, Reason.NOT_ELIGIBLE),
         ({"reason": "AssocGrpGRES"}, Reason.LIMITS),
         ({"reason": "QOSMaxJobsPerUserLimit"}, Reason.LIMITS),
+        ({"reason": "MaxCpuPerAccount"}, Reason.LIMITS),
+        ({"reason": "AccountingPolicy"}, Reason.LIMITS),
         ({"het_job": True}, Reason.HET_JOB),
         ({"batch": False}, Reason.INTERACTIVE),
         ({"may_requeue": False}, Reason.NO_REQUEUE),
