@@ -227,7 +227,12 @@ def read_files(runner: SiteRunner | Runner, slurm_conf: str) -> tuple[ConfFile, 
     waiting = [slurm_conf]
     while waiting:
         path = waiting.pop(0)
-        text = runner.run(["/usr/bin/cat", "--", path])
+        try:
+            text = runner.run(["/usr/bin/cat", "--", path])
+        except HeadCommandFailed as error:
+            if error.returncode == 1 and path == slurm_conf:
+                error.next_step = "say by site.slurm_conf in cluster.yaml where it is"
+            raise
         files.append(ConfFile(path, text))
         if len(files) > MAX_INCLUDES:
             raise SiteUnreadable(f"{slurm_conf} includes more than {MAX_INCLUDES} files")

@@ -45,7 +45,7 @@ class Site:
         del timeout, stdin
         if argv[0] == "/usr/bin/cat":
             if argv[2] not in self.files:
-                raise SiteCommandFailed(f"cat: {argv[2]}: No such file or directory")
+                raise SiteCommandFailed(f"cat: {argv[2]}: No such file", returncode=1)
             return self.files[argv[2]]
         if argv[0] == "/usr/bin/test":
             raise SiteCommandFailed("no such file", returncode=1)
@@ -102,6 +102,16 @@ def test_a_missing_include_is_the_sites_error():
     files = {key: text for key, text in FILES.items() if "nodes" not in key}
     with pytest.raises(SiteCommandFailed, match=r"nodes-racks\.conf"):
         read_site(Site(files))
+
+
+def test_a_slurm_conf_elsewhere_is_a_setting_of_ours():
+    with pytest.raises(SiteCommandFailed, match=r"No such file") as caught:
+        read_site(Site({"/etc/slurm-llnl/slurm.conf": SLURM_CONF}))
+    assert "site.slurm_conf" in caught.value.next_step
+    missing = Site({"/etc/slurm/slurm.conf": "Include gone.conf\n"})
+    with pytest.raises(SiteCommandFailed, match=r"gone\.conf") as caught:
+        read_site(missing)
+    assert not caught.value.next_step
 
 
 def test_a_file_that_includes_itself_ends_the_reading():
