@@ -6,20 +6,22 @@ The same function decides on the head, in `toolkit burst simulate` and in the pr
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import ROUND_UP, Decimal
 from enum import StrEnum
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from slurmplugins.config.governor import GovernorConfig, RackRule
-    from slurmplugins.model.queued_job import QueuedJob, QueuePartition
+    from slurmplugins.model.queued_job import NodeGroup, QueuedJob, QueuePartition, Request
 
 CENT: Final = Decimal("0.01")
 HOUR: Final = Decimal(3600)
 _SITE_DATA: Final = re.compile(r"(?:^|[\s;,|])site-data=(\d{1,9}(?:\.\d{1,3})?)([MGT])\b", re.ASCII)
+_LIMIT: Final = re.compile(r"Assoc|QOS|AccountingPolicy|Max[A-Za-z]+PerAccount")
+"""Slurm's reasons for a job that a limit keeps (job_state_reason_string)."""
 _S3_DATA: Final = re.compile(r"(?:^|[\s;,|])s3-data\b", re.ASCII)
 _GIGABYTES: Final = {"M": Decimal("0.001"), "G": Decimal(1), "T": Decimal(1000)}
 _BITS: Final = 8000  # megabits in a gigabyte
@@ -168,14 +170,16 @@ def worst_cost(
 ) -> Cost | None:
     """Return the cost of the job at worst; None if not known.
 
-    Slurm may take any group of nodes that does, so the dearest counts. The time is the boot, the
-    whole time limit and the seconds until the instance ends.
+    Slurm may take any nodes that do, so the dearest count. The time is the boot, the whole time
+    limit and the seconds until the instance ends.
     """
     offers = [
         (nodes * Decimal(group.usd_per_hour or "NaN"), nodes)
         for group in cloud.groups
-        if (nodes := group.nodes_for(job.request)) is not None
+        if (nodes := group.most_nodes_for(job.request)) is not None
     ]
+    if offers and (mixed := _dearest_mix(cloud.groups, job.request)):
+        offers.append(mixed)
     if not offers or job.time_limit is None or any(not usd.is_finite() for usd, _ in offers):
         return None
     usd_per_hour, nodes = max(offers)
@@ -183,6 +187,26 @@ def worst_cost(
     moved = _site_gigabytes(job, rule) or Decimal(0)
     usd = (usd_per_hour * seconds / HOUR + moved * rule.data.usd_per_gb) * job.tasks
     return Cost(nodes, usd_per_hour, usd.quantize(CENT, ROUND_UP))
+
+
+def _dearest_mix(groups: Iterable[NodeGroup], request: Request) -> tuple[Decimal, int] | None:
+    """Return the price an hour of the dearest nodes of several groups.
+
+    None where groups need different numbers of nodes: then each counts alone.
+    """
+    one_node = replace(request, nodes=1, cpus=1, memory_mib=0, gpus=min(request.gpus, 1))
+    usable = [group for group in groups if group.nodes_for(one_node) is not None]
+    present = sum(group.count for group in usable)
+    numbers = {replace(group, count=present).most_nodes_for(request) for group in usable}
+    if len(numbers) != 1 or (number := numbers.pop()) is None:
+        return None
+    if not all(group.usd_per_hour for group in usable):
+        return Decimal("NaN"), number
+    usd, left = Decimal(0), number
+    for group in sorted(usable, key=lambda group: -Decimal(group.usd_per_hour)):
+        taken = min(left, group.count)
+        usd, left = usd + taken * Decimal(group.usd_per_hour), left - taken
+    return usd, number
 
 
 def _case(job: QueuedJob, rule: RackRule, facts: Facts, config: GovernorConfig) -> _Case:
@@ -228,7 +252,7 @@ def _own_obstacle(case: _Case) -> Reason | None:
     obstacles = (
         (job.held or job.priority == 0, slugs.HELD),
         (job.eligible_at is None or job.eligible_at > case.facts.now, slugs.NOT_ELIGIBLE),
-        (job.reason.startswith(("Assoc", "QOS")), slugs.LIMITS),
+        (bool(_LIMIT.match(job.reason)), slugs.LIMITS),
         (job.het_job, slugs.HET_JOB),
         (not job.batch, slugs.INTERACTIVE),
         (not job.may_requeue, slugs.NO_REQUEUE),

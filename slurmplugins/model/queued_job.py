@@ -24,6 +24,8 @@ class Request:
     gpus: int = 0
     gpu: str = ""
     """The kind of GPU, where it names one."""
+    other_gres: tuple[str, ...] = ()
+    """Names of GRES that are no GPUs. No pool has any."""
     cpus_of_node: int = 1
     """CPUs that one node must have at least."""
     features: tuple[str, ...] = ()
@@ -102,13 +104,14 @@ class NodeGroup:
     """The dearest price of a node; empty: not known, `0`: a rack's."""
 
     def nodes_for(self, request: Request) -> int | None:
-        """Return how many of these nodes the job takes, if it fits."""
+        """Return the fewest of these nodes that do, if the job fits."""
         gpus_of_node = self.gpus.get(request.gpu, 0) if request.gpu else sum(self.gpus.values())
         if (
             self.cpus < request.cpus_of_node
             or not self.features.issuperset(request.features)
             or not self.cpus
             or (request.gpus and not gpus_of_node)
+            or request.other_gres
             or (request.memory_mib and not self.memory_mib)
         ):
             return None
@@ -121,6 +124,14 @@ class NodeGroup:
         if nodes > self.count or (request.most_nodes and nodes > request.most_nodes):
             return None
         return nodes
+
+    def most_nodes_for(self, request: Request) -> int | None:
+        """Return the most of these nodes that it takes, if it fits.
+
+        Of `--nodes=2-4` Slurm takes four where it can (sbatch(1)).
+        """
+        nodes = self.nodes_for(request)
+        return None if nodes is None else max(nodes, min(request.most_nodes, self.count))
 
 
 @dataclass(frozen=True, slots=True)

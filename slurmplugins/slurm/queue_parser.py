@@ -27,6 +27,11 @@ _AMOUNT: Final = re.compile(r"(\d{1,15})(?:\.\d+)?([KMGTP]?)", re.ASCII)
 _MIB: Final = {"K": 1 / 1024, "": 1, "M": 1, "G": 1024, "T": 1024**2, "P": 1024**3}
 _GPU: Final = "gres/gpu"
 _NODE_GPU: Final = re.compile(r"gpu(?::([A-Za-z0-9_.-]+))??:(\d{1,6})", re.ASCII)
+_GRES: Final = re.compile(
+    r"gres[/:]([A-Za-z0-9_]+)(?::([A-Za-z0-9_.-]+))??(?:[:=](\d{1,6}))?", re.ASCII
+)
+_OTHER_GRES: Final = re.compile(r"gres/(?!gpu)([A-Za-z0-9_]+)", re.ASCII)
+_GRES_KEYS: Final = ("tres_per_job", "tres_per_node", "tres_per_socket", "tres_per_task")
 _FEATURE: Final = re.compile(r"[A-Za-z0-9_.-]+(&[A-Za-z0-9_.-]+)*", re.ASCII)
 _MINUTE: Final = 60.0
 
@@ -92,14 +97,34 @@ def _label(item: Mapping[str, Any], waiting: str) -> str:
 
 def _request(item: Mapping[str, Any], constraint: str) -> Request:
     request = request_of_tres(text(item.get("tres_req_str")), count(item.get("node_count")) or 1)
+    gpus, gpu, other_gres = _gres(item)
     return replace(
         request,
         cpus=max(request.cpus, count(item.get("cpus"))),
         most_nodes=count(item.get("max_nodes")),
+        gpus=max(request.gpus, gpus),
+        gpu=request.gpu or gpu,
+        other_gres=tuple(sorted({*request.other_gres, *other_gres})),
         cpus_of_node=max(
             1, count(item.get("minimum_cpus_per_node")), count(item.get("cpus_per_task"))
         ),
         features=tuple(constraint.split("&")) if _FEATURE.fullmatch(constraint) else (),
+    )
+
+
+def _gres(item: Mapping[str, Any]) -> tuple[int, str, tuple[str, ...]]:
+    """Return the least number of GPUs, their kind, and other GRES.
+
+    The sum of a job's TRES has only those that AccountingStorageTRES lists.
+    """
+    words = [word for key in _GRES_KEYS for word in text(item.get(key)).split(",")]
+    found = [match for word in words if (match := _GRES.fullmatch(word))]
+    gpus = [match for match in found if match[1] == "gpu"]
+    kinds = {match[2] for match in gpus if match[2]}
+    return (
+        max((int(match[3] or 1) for match in gpus), default=0),
+        kinds.pop() if len(kinds) == 1 else "",
+        tuple(sorted({match[1] for match in found} - {"gpu"})),
     )
 
 
@@ -117,6 +142,7 @@ def request_of_tres(tres: str, nodes: int) -> Request:
         nodes=nodes,
         gpus=_number(amounts.get(_GPU, "")) or sum(kinds.values()),
         gpu=next(iter(kinds), "") if len(kinds) == 1 else "",
+        other_gres=tuple(sorted({match[1] for match in map(_OTHER_GRES.match, amounts) if match})),
     )
 
 

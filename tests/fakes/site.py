@@ -50,7 +50,7 @@ ATTEMPT = {
 class FakeSite:
     """A controller on which each command is answered as Debian's Slurm 24.11 does."""
 
-    host = "ctl"
+    host: str = "ctl"
 
     def __init__(self, root: Path) -> None:
         self.root = root

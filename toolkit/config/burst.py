@@ -16,7 +16,7 @@ from toolkit.config.money import Usd, UsdTotal
 from toolkit.config.raw import Finding, KeyPath, mapping
 from toolkit.config.section import Section
 from toolkit.config.suggestions import suggestion
-from toolkit.config.types import AccountName, Label, PartitionName
+from toolkit.config.types import Label, PartitionName, SiteAccountName
 
 Period = Annotated[str, Field(pattern=types.WAIT)]
 
@@ -50,7 +50,7 @@ class BurstSection(Section):
     """A job stays while backfill expects its start on racks within this time."""
     qos: Annotated[dict[Label, Period], Field(max_length=100)] = Field(default={})
     """`after` by QOS, such as `urgent: 5m`. Then jobs of any other QOS stay."""
-    accounts: Annotated[dict[AccountName, BurstBudget], Field(min_length=1)]
+    accounts: Annotated[dict[SiteAccountName, BurstBudget], Field(min_length=1)]
     """The accounts whose jobs may go, each with its budget."""
     deadline: bool = True
     """A job that racks would finish after its --deadline may go at once."""

@@ -17,6 +17,7 @@ USER_NAME = r"^[a-z_][a-z0-9_-]{0,31}$"
 ZONE = r"^[a-z]{2}(-[a-z]+)+-\d[a-z]$"
 REGION = r"^[a-z]{2}(-[a-z]+)+-\d$"
 LABEL = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$"
+SITE_ACCOUNT = r"^[a-z0-9][a-z0-9._-]{0,62}$"
 FAMILY = r"^[a-z][a-z0-9-]{0,20}$"
 REQUIREMENT = r"^[A-Za-z0-9][^\n\r\x00#]{0,199}$"
 SETTING = r"^[A-Za-z][A-Za-z0-9]{1,60}$"
@@ -67,6 +68,7 @@ WORDS = {
     REGION: "a region such as us-east-1",
     FAMILY: "a family of instance types such as g5",
     LABEL: "up to 63 of A-Z, a-z, 0-9, ., _ and -",
+    SITE_ACCOUNT: "up to 63 of a-z, 0-9, ., _ and -, as Slurm has an account in lower case",
     REQUIREMENT: "a Python requirement such as torch==2.13.0",
     SETTING: "a slurm.conf setting such as MaxArraySize",
     GPU_KIND: "up to 31 of a-z, 0-9 and _, such as a10g",
@@ -108,6 +110,7 @@ ClusterName = Annotated[str, Field(pattern=NAME)]
 PoolName = Annotated[str, Field(pattern=NAME)]
 PartitionName = Annotated[str, Field(pattern=NAME_UNDERSCORE)]
 AccountName = Annotated[str, Field(pattern=NAME_UNDERSCORE)]
+SiteAccountName = Annotated[str, Field(pattern=SITE_ACCOUNT)]
 UserName = Annotated[str, Field(pattern=USER_NAME)]
 ZoneName = Annotated[str, Field(pattern=ZONE)]
 Label = Annotated[str, Field(pattern=LABEL)]

@@ -22,7 +22,7 @@ from toolkit.join import (
 from toolkit.join.controller_files import OwnFile, digest
 from toolkit.join.errors import JoinConflict, JoinError, ReconfigureRefused, SiteNotReady
 from toolkit.join.runner import controllers
-from toolkit.join.site import read_if_there
+from toolkit.join.site import on_controller, read_if_there
 from toolkit.output import plain
 from toolkit.render.burst import burst_json
 
@@ -41,7 +41,6 @@ if TYPE_CHECKING:
     from toolkit.join.runner import ControllerRunner
     from toolkit.join.site import Place, SiteFacts
     from toolkit.output import Reporter
-    from toolkit.render.prices import Prices
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +49,7 @@ class JoinPlan:
 
     cluster_name: str  # the site's
     version: str  # of the site's Slurm
-    edits: tuple[FileEdit, ...] = ()
+    edits: tuple[FileEdit, ...] = ()  # of each controller, those of the one that was read first
     settings: tuple[GlobalSetting, ...] = ()
     stack: StackPlan | None = None
     record_changes: tuple[ResourceChange, ...] = ()  # of the stack of records, which is another
@@ -79,9 +78,15 @@ class JoinPlan:
         aws = stack or self.record_changes or self.missing_images
         return not (aws or self.by_hand or self._changed)
 
+    def edits_on(self, host: str) -> tuple[FileEdit, ...]:
+        """Return the edits on one controller."""
+        return tuple(edit for edit in self.edits if edit.host == host)
+
     @property
     def _changed(self) -> tuple[FileEdit, ...]:
-        return tuple(edit for edit in self.edits if edit.changes)
+        """Return the edits that change something, once where controllers have the same."""
+        alike = {replace(edit, host=""): edit for edit in reversed(self.edits) if edit.changes}
+        return tuple(edit for edit in self.edits if edit in alike.values())
 
     def text(self) -> str:
         """Return the plan as text for people."""
@@ -93,6 +98,8 @@ class JoinPlan:
         lines += [f"{change} (records)" for change in self.record_changes]
         lines += [f"by hand, {line}" for line in self.by_hand]
         for edit in self._changed:
+            is_other = edit.host != self.edits[0].host
+            lines += [f"on {edit.host}:"] if is_other else []
             lines.append(edit.diff())
         if self.by_hand or any(not edit.ours for edit in self._changed):
             lines.append(self._note_on_copies())
@@ -109,7 +116,8 @@ class JoinPlan:
 
         slurmd and commands end at a line that includes a file which they lack.
         """
-        names = [posixpath.basename(edit.path) for edit in self.edits if edit.ours and edit.after]
+        own = [edit.path for edit in self.edits if edit.ours and edit.after]
+        names = dict.fromkeys(map(posixpath.basename, own))
         return (
             "note: a host with a slurm.conf of its own needs"
             f" {' and '.join(names)} beside it before it gets the line"
@@ -182,7 +190,7 @@ class Join:
         with self._report.phase(f"Giving the nodes the site's {key.name}") as phase:
             phase.result("changed" if self._aws.set_key(key) else "as it was")
         self._install(site, user)
-        plan = self._plan(site, self._aws.prices(), self.own_texts(runner, site))
+        plan = self._plan(runner, site)
         if self._write(plan) or not self._is_joined(runner):
             self._reconfigure(runner, plan)
         self._start_timers()
@@ -199,29 +207,40 @@ class Join:
 
     def _checked_plan(self, runner: ControllerRunner, site: SiteFacts) -> JoinPlan:
         """Return the plan with the preflight's findings."""
-        plan = self._plan(site, self._aws.prices(), self.own_texts(runner, site))
+        plan = self._plan(runner, site)
         check = readiness.ask(self._config, runner, site, self._report)
         for item in check.errors:
             if item.slug in self._skipped:
                 self._report.line(plain(f"skipped: {item.headline}"))
         return replace(plan, check=check, skipped=self._skipped)
 
-    def _plan(self, site: SiteFacts, prices: Prices, own: Mapping[str, str | None]) -> JoinPlan:
-        bare = file_edits.without_ours(self._config, site)
-        edits = file_edits.edits_of_join(self._config, site, prices, own)
+    def _plan(self, runner: ControllerRunner, site: SiteFacts) -> JoinPlan:
+        config, prices = self._config, self._aws.prices()
+        bare = file_edits.without_ours(config, site)
+        own = self.own_texts(runner, site)
+        edits = file_edits.edits_of_join(config, site, prices, own)
+        by_host = {runner.host: edits}
+        for each in self.runners:
+            if each.host not in by_host:
+                there, own_there = on_controller(each, site), self.own_texts(each, site)
+                by_host[each.host] = file_edits.edits_of_join(config, there, prices, own_there)
         return JoinPlan(
             cluster_name=site.cluster_name,
             version=site.version,
-            edits=edits,
-            settings=include_files.global_settings(self._config, bare),
-            conflicts=(
-                *conflicts.conflicts(self._config, bare),
-                *conflicts.burst_rules(self._config, bare, self._rule_places),
-                *conflicts.lost_partitions(
-                    self._config, own[file_edits.own_paths(self._config, site)[0]]
-                ),
+            edits=tuple(
+                replace(edit, host=host) for host, edits in by_host.items() for edit in edits
             ),
-            by_hand=tuple(file_edits.lines_by_hand(self._config, site, edits)),
+            settings=include_files.global_settings(config, bare),
+            conflicts=(
+                *conflicts.conflicts(config, bare),
+                *conflicts.burst_rules(config, bare, self._rule_places),
+                *conflicts.lost_partitions(config, own[file_edits.own_paths(config, site)[0]]),
+            ),
+            by_hand=tuple(
+                line if host == runner.host else f"{line} (on {host})"
+                for host, edits in by_host.items()
+                for line in file_edits.lines_by_hand(config, site, edits)
+            ),
         )
 
     def _confirm(self, plan: JoinPlan, *, yes: bool) -> None:
@@ -266,17 +285,19 @@ class Join:
 
         Raises JoinError for a line that a person must add first.
         """
-        own = [edit for edit in plan.edits if edit.ours]
-        lines = [edit for edit in plan.edits if not edit.ours]
-        python = self._config.joined_site.python
-        changed = [controller_files.put(each, python, _files(own)) for each in self.runners]
+        changed = [self._put(each, plan, ours=True) for each in self.runners]
         if plan.by_hand:
             raise JoinError(
                 "slurm.conf does not include our nodes yet",
                 next_step=f"add {', and '.join(plan.by_hand)}; then run this again",
             )
-        changed += [controller_files.put(each, python, _files(lines)) for each in self.runners]
+        changed += [self._put(each, plan, ours=False) for each in self.runners]
         return any(changed)
+
+    def _put(self, runner: ControllerRunner, plan: JoinPlan, *, ours: bool) -> tuple[str, ...]:
+        """Write our files on a controller, or its lines."""
+        edits = [edit for edit in plan.edits_on(runner.host) if edit.ours is ours]
+        return controller_files.put(runner, self._config.joined_site.python, _files(edits))
 
     def _is_joined(self, runner: ControllerRunner) -> bool:
         scontrol = f"{self._config.joined_site.slurm_bin}/scontrol"
@@ -296,15 +317,19 @@ class Join:
             try:
                 slurmctld.reconfigure(runner, self._config, joined=True)
             except ReconfigureRefused:
-                python = self._config.joined_site.python
-                before = [
-                    replace(edit, before=edit.after, after=edit.before)
-                    for edit in reversed(plan.edits)
-                ]
-                absent = [edit.path for edit in before if edit.after is None]
                 for each in self.runners:
-                    controller_files.put(each, python, _files(before), absent=absent)
+                    self._put_back(each, plan)
                 raise
+
+    def _put_back(self, runner: ControllerRunner, plan: JoinPlan) -> None:
+        """Give a controller its files as they were, the lines first."""
+        before = [
+            replace(edit, before=edit.after, after=edit.before)
+            for edit in reversed(plan.edits_on(runner.host))
+        ]
+        absent = [edit.path for edit in before if edit.after is None]
+        python = self._config.joined_site.python
+        controller_files.put(runner, python, _files(before), absent=absent)
 
     def _start_timers(self) -> None:
         for runner in self.runners:

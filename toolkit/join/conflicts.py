@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Final
 from slurmplugins.model.hostlist import expand
 from toolkit.config.suggestions import suggestion
 from toolkit.join import include_line
-from toolkit.join.include_files import HEADER, PROGRAMS, file_name
-from toolkit.join.site import Place
+from toolkit.join.include_files import HEADER, PROGRAMS, file_name, site_programs
+from toolkit.join.site import GRES_CONF, Place
 from toolkit.lint.slurm_conf.parser import parse
 from toolkit.render.versions import OLDEST, SlurmVersion
 
@@ -23,6 +23,10 @@ if TYPE_CHECKING:
 AUTH_TYPES: Final = ("auth/munge", "auth/slurm")
 OWN_NODE_KEYS: Final = frozenset({"cpus", "realmemory", "feature", "features", "weight", "state"})
 """What our NodeName lines always state (slurm.conf(5): a later DEFAULT replaces, none unsets)."""
+NEVER: Final = frozenset({"-1", "infinite", "unlimited"})
+"""SuspendTime of nodes that are never powered down."""
+REPLACEMENT: Final = "\N{REPLACEMENT CHARACTER}"
+"""A reader of text has it where bytes are not UTF-8."""
 SHOWN: Final = 5
 """Names of nodes in a message; the rest is a number."""
 PARALLELCLUSTER: Final = re.compile(r"[a-z0-9-]+-(st|dy)-[a-z0-9-]+-[0-9]+")
@@ -54,6 +58,8 @@ def conflicts(config: ClusterConfig, site: SiteFacts) -> tuple[Conflict, ...]:
     return (
         *_versions(config, site),
         *_settings(config, site),
+        *_power_saving_that_is_off(site),
+        *_not_utf_8(config, site),
         *_node_names(config, site),
         *_names_but_for_zeros(config, site),
         *_names_of_parallelcluster(config, site),
@@ -144,6 +150,49 @@ def _settings(config: ClusterConfig, site: SiteFacts) -> Iterator[Conflict]:
             yield Conflict(
                 f"{name}={rate.value} switches power saving off", "take it out", rate.place
             )
+
+
+def _power_saving_that_is_off(site: SiteFacts) -> Iterator[Conflict]:
+    """Yield SuspendTime of racks at a site without programs for it.
+
+    slurmctld saves power only with both programs (_init_power_config in power_save.c), and a join
+    brings them. It would then power racks down, and nothing powers them up again.
+    """
+    known = site_programs(site)
+    lacking = [name for name in ("SuspendProgram", "ResumeProgram") if PROGRAMS[name] not in known]
+    if not lacking:
+        return
+    times = [(item.value, item.place) for item in [site.settings.get("suspendtime")] if item]
+    times += [
+        (line.values["suspendtime"], line.place)
+        for line in site.partitions
+        if "suspendtime" in line.values
+    ]
+    for value, place in times:
+        if value.lower() not in NEVER:
+            yield Conflict(
+                f"SuspendTime={value} has no effect now, without {' and '.join(lacking)}; with our"
+                " programs slurmctld would power racks down, and nothing powers them up",
+                f"take SuspendTime out, or set {' and '.join(lacking)}",
+                place,
+            )
+
+
+def _not_utf_8(config: ClusterConfig, site: SiteFacts) -> Iterator[Conflict]:
+    """Yield lines that could not be written back as they were read."""
+    if config.joined_site.include == "by-hand":
+        return
+    texts = {site.slurm_conf: site.text, f"{site.folder}/{GRES_CONF}": site.gres_conf or ""}
+    for path, text in texts.items():
+        for number, line in enumerate(text.splitlines(), start=1):
+            if REPLACEMENT in line:
+                yield Conflict(
+                    "the line has bytes that are not UTF-8, and the file must stay as it is",
+                    "write it in UTF-8, as `iconv -f latin1 -t utf8` does; or set site.include:"
+                    " by-hand, and add our line yourself",
+                    Place(path, number),
+                )
+                break
 
 
 def _own_nodes(config: ClusterConfig) -> dict[str, str]:

@@ -26,6 +26,7 @@ class FileEdit:
     before: str | None
     after: str | None
     ours: bool  # whether the whole file is ours; else one line of it is
+    host: str = ""  # the controller
 
     @property
     def changes(self) -> bool:

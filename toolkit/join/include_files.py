@@ -118,8 +118,12 @@ def global_settings(config: ClusterConfig, site: SiteFacts) -> tuple[GlobalSetti
 
 
 def site_programs(site: SiteFacts) -> dict[str, str]:
-    """Return the site's own power-save programs, as site.json has them."""
-    return {program: path for name, program in PROGRAMS.items() if (path := site.value(name))}
+    """Return the site's own power-save programs, as site.json has them.
+
+    slurmctld starts no program without a full path (_valid_prog in power_save.c).
+    """
+    paths = {program: site.value(name) for name, program in PROGRAMS.items()}
+    return {program: path for program, path in paths.items() if path.startswith("/")}
 
 
 def _more_words(site: SiteFacts, name: str, words: list[str]) -> tuple[str, ...]:

@@ -14,6 +14,7 @@ not touched. Prints the paths that changed, as JSON. The request has four lists:
 from __future__ import annotations
 
 import base64
+import contextlib
 import grp
 import hashlib
 import json
@@ -60,16 +61,38 @@ def _put(item: dict[str, Any]) -> bool:
         wanted = present or (0o644, 0, 0)
     if old == content and present == wanted:
         return False
-    mode, *ids = wanted
     draft = path.with_name(f"{path.name}.toolkit-new")
-    with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
+    try:
+        _write(draft, content, wanted)
+        if item["mode"] is None and old is not None:
+            _copy_attributes(path, draft)
+        draft.replace(path)
+    except OSError as error:
+        draft.unlink(missing_ok=True)
+        sys.exit(f"{path} stays as it was, and can't be written: {error.strerror}")
+    return True
+
+
+def _write(path: Path, content: bytes, wanted: tuple[int, ...]) -> None:
+    """Write a file of this mode and owner to the disk."""
+    mode, *ids = wanted
+    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
         file.write(content)
         file.flush()
         os.fsync(file.fileno())
-    os.chown(draft, *ids)
-    draft.chmod(mode)
-    draft.replace(path)
-    return True
+    os.chown(path, *ids)
+    path.chmod(mode)
+
+
+def _copy_attributes(old: Path, new: Path) -> None:
+    """Give a file the access list and SELinux label of another.
+
+    A filesystem that has no such attributes says so by an error.
+    """
+    with contextlib.suppress(OSError):
+        for name in os.listxattr(old):
+            with contextlib.suppress(OSError):
+                os.setxattr(new, name, os.getxattr(old, name))
 
 
 def _ids(owner: str) -> tuple[int, int]:

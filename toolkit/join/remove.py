@@ -21,11 +21,11 @@ from toolkit.join.controller_files import (
     put,
 )
 from toolkit.join.errors import JoinError, PartitionInUse
-from toolkit.join.site import read_if_there
+from toolkit.join.site import on_controller, read_if_there
 from toolkit.polling import Wait
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from toolkit.config import ClusterConfig
     from toolkit.deploy.destroy import Destroyer
@@ -186,27 +186,22 @@ class Removal:
 
     def _take_out(self, runner: ControllerRunner, site: SiteFacts) -> None:
         """Take the lines out, and have slurmctld forget our nodes."""
-        edits = self._edits(runner, site)
+        edits = {each: self._edits(each, site) for each in self._join.runners}
         python = self._config.joined_site.python
-        lines = [
-            OwnFile(
-                edit.path,
-                edit.after.encode(),
-                mode=None,
-                was=controller_files.digest(edit.before),
-            )
-            for edit in edits
-            if edit.after is not None and edit.changes
-        ]
-        new_files = [edit.path for edit in edits if edit.after is None and not edit.ours]
-        own = [edit.path for edit in edits if edit.after is None and edit.ours]
         with self._report.phase(f"Reconfiguring slurmctld of {site.cluster_name}"):
-            for each in self._join.runners:
-                put(each, python, lines, absent=[] if site.gres_conf is None else new_files)
+            for each, own_edits in edits.items():
+                files, new_files = _changed_files(own_edits)
+                put(each, python, files, absent=new_files)
             slurmctld.reconfigure(runner, self._config, joined=False)
-            for each in self._join.runners:
-                put(each, python, absent=own)
-        emptied = [edit.path for edit in edits if edit.ours and edit.after is not None]
+            for each, own_edits in edits.items():
+                gone = [edit.path for edit in own_edits if edit.ours and edit.after is None]
+                put(each, python, absent=gone)
+        emptied = dict.fromkeys(
+            edit.path
+            for own_edits in edits.values()
+            for edit in own_edits
+            if edit.ours and edit.after is not None
+        )
         if emptied:
             raise JoinError(
                 f"a line that a person wrote includes {' and '.join(emptied)}, which is empty now",
@@ -214,8 +209,8 @@ class Removal:
             )
 
     def _edits(self, runner: ControllerRunner, site: SiteFacts) -> tuple[FileEdit, ...]:
-        own = self._join.own_texts(runner, site)
-        return file_edits.edits_of_removal(self._config, site, own)
+        there, own = on_controller(runner, site), self._join.own_texts(runner, site)
+        return file_edits.edits_of_removal(self._config, there, own)
 
     def _jobs(self, runner: ControllerRunner) -> list[WaitingJob]:
         """Return the jobs of our partitions, as far as slurmctld has these."""
@@ -241,6 +236,17 @@ class Removal:
 
     def _scontrol(self, runner: ControllerRunner, *words: str) -> None:
         runner.run([f"{self._config.joined_site.slurm_bin}/scontrol", "update", *words])
+
+
+def _changed_files(edits: Iterable[FileEdit]) -> tuple[list[OwnFile], list[str]]:
+    """Return a controller's files without our line, and the site's to delete."""
+    changed = [edit for edit in edits if edit.changes]
+    files = [
+        OwnFile(edit.path, edit.after.encode(), mode=None, was=controller_files.digest(edit.before))
+        for edit in changed
+        if edit.after is not None
+    ]
+    return files, [edit.path for edit in changed if edit.after is None and not edit.ours]
 
 
 def _stop_timers(runner: ControllerRunner) -> None:

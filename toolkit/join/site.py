@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import posixpath
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from operator import itemgetter
 from typing import TYPE_CHECKING, Final, Protocol
 
 from slurmplugins.slurm.controllers import parse_ping
@@ -210,13 +211,28 @@ def read_if_there(runner: SiteRunner | Runner, path: str) -> str | None:
     return runner.run(["/usr/bin/cat", "--", path])
 
 
+def on_controller(runner: SiteRunner, site: SiteFacts) -> SiteFacts:
+    """Return the site with slurm.conf and gres.conf as this controller has them.
+
+    Each controller has files of its own, and they may differ.
+    """
+    slurm_conf = ConfFile(site.slurm_conf, runner.run(["/usr/bin/cat", "--", site.slurm_conf]))
+    gres_conf = read_if_there(runner, posixpath.join(site.folder, GRES_CONF))
+    return replace(site, files=(slurm_conf, *site.files[1:]), gres_conf=gres_conf)
+
+
 def read_files(runner: SiteRunner | Runner, slurm_conf: str) -> tuple[ConfFile, ...]:
     """Read slurm.conf and every file that it includes, in order."""
     files: list[ConfFile] = []
     waiting = [slurm_conf]
     while waiting:
         path = waiting.pop(0)
-        text = runner.run(["/usr/bin/cat", "--", path])
+        try:
+            text = runner.run(["/usr/bin/cat", "--", path])
+        except HeadCommandFailed as error:
+            if error.returncode == 1 and path == slurm_conf:
+                error.next_step = "say by site.slurm_conf in cluster.yaml where it is"
+            raise
         files.append(ConfFile(path, text))
         if len(files) > MAX_INCLUDES:
             raise SiteUnreadable(f"{slurm_conf} includes more than {MAX_INCLUDES} files")
@@ -233,7 +249,7 @@ def included_paths(slurm_conf: ConfFile, text: str) -> list[str]:
     name = parse(slurm_conf.text).get("ClusterName")
     cluster = name.value.lower() if name is not None else ""
     folder = posixpath.dirname(slurm_conf.path)
-    words = [line.name.split()[0] for line in parse(text).includes if line.name.split()]
+    words = [line.name.split()[0] for line in parse(text).includes]
     return [posixpath.join(folder, word.replace("%c", cluster)) for word in words]
 
 
@@ -246,14 +262,11 @@ def site_facts(
     gres_conf: str | None = None,
 ) -> SiteFacts:
     """Return the facts of a site's files, slurm.conf first. Raises nothing."""
-    settings: dict[str, SiteSetting] = {}
     nodes: list[SiteNodes] = []
     partitions: list[SitePartition] = []
     node_defaults: list[SiteNodes] = []
     for file in files:
         conf = parse(file.text)
-        for key, item in conf.settings.items():
-            settings[key] = SiteSetting(item.name, item.value, Place(file.path, item.line))
         nodes += [
             SiteNodes(expanded(line.name), line.values, Place(file.path, line.line))
             for line in conf.nodes
@@ -268,7 +281,7 @@ def site_facts(
     return SiteFacts(
         slurm_conf=files[0].path,
         files=tuple(files),
-        settings=settings,
+        settings=_settings(files),
         nodes=tuple(nodes),
         partitions=tuple(partitions),
         node_defaults=tuple(node_defaults),
@@ -277,6 +290,34 @@ def site_facts(
         controllers=tuple(controllers),
         gres_conf=gres_conf,
     )
+
+
+def _settings(files: Sequence[ConfFile]) -> dict[str, SiteSetting]:
+    """Return the settings by name.
+
+    The last of two counts, and a file stands where it is included.
+    """
+    waiting = list(files)
+
+    def next_file() -> dict[str, SiteSetting]:
+        file = waiting.pop(0)
+        conf = parse(file.text)
+        parts = [
+            (item.line, {key: SiteSetting(item.name, item.value, Place(file.path, item.line))})
+            for key, item in conf.settings.items()
+        ]
+        for line, path in zip(conf.includes, included_paths(files[0], file.text), strict=True):
+            if waiting and waiting[0].path == path:  # else our file, which is left out
+                parts.append((line.line, next_file()))
+        merged: dict[str, SiteSetting] = {}
+        for _, part in sorted(parts, key=itemgetter(0)):
+            merged |= part
+        return merged
+
+    settings = next_file()
+    while waiting:
+        settings |= next_file()
+    return settings
 
 
 def without(site: SiteFacts, name: str) -> SiteFacts:

@@ -41,6 +41,7 @@ class Setting:
 
     def __init__(self, deployment, folder) -> None:
         self.site = FakeSite(folder / "controller")
+        self.sites = [self.site]
         own = deployment.config
         ec2 = Clients(own).client("ec2")
         vpc = ec2.create_vpc(CidrBlock="10.77.0.0/16")["Vpc"]["VpcId"]
@@ -87,7 +88,7 @@ class Setting:
     def join(self, *skipped: str) -> Join:
         report = PlainReporter()
         aws = AwsSide(self.config, self.clients, report, self.lock)
-        return Join(self.config, aws, report, [self.site], skipped=skipped)
+        return Join(self.config, aws, report, self.sites, skipped=skipped)
 
     def removal(self) -> Removal:
         report = PlainReporter()
@@ -198,6 +199,33 @@ def test_several_controllers_share_what_was_spent(joining):
     joining.removal().remove(yes=True)
     assert not (site.root / "nfs/slurmctld/toolkit-burst").exists()
     assert (site.root / "nfs/slurmctld").is_dir()
+
+
+def test_each_controller_gets_and_loses_the_line_in_its_own_file(joining, tmp_path):
+    """Apply and remove go on where one was killed between two controllers."""
+    backup = FakeSite(tmp_path / "backup")
+    backup.host = "ctl2"
+    joining.sites.append(backup)
+    conf = backup.root / "etc/slurm/slurm.conf"
+    own_text = f"# of the backup\n{SLURM_CONF}\n"
+    conf.write_text(own_text)
+    joining.join().apply(yes=True)
+    with_line = conf.read_text()
+    assert with_line.startswith(own_text)
+    assert "\nInclude toolkit-burst.conf\n" in with_line
+    conf.write_text(own_text)
+    assert "on ctl2:\n--- /etc/slurm/slurm.conf" in joining.join().plan().text()
+    joining.join().apply(yes=True)
+    assert conf.read_text() == with_line
+
+    joining.site.failing = "reconfigure"
+    with pytest.raises(ReconfigureRefused):
+        joining.removal().remove(yes=True)
+    joining.site.failing = ""
+    conf.write_text(with_line)
+    joining.removal().remove(yes=True)
+    assert conf.read_text() == own_text
+    assert OURS not in backup.files()
 
 
 def test_slurm_conf_changes_with_consent_alone(joining):

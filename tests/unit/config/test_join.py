@@ -59,3 +59,11 @@ def test_the_environment_of_job_scripts_is_settled_only_where_the_image_has_them
     assert "training: not with kind: join" in problem(JOIN + requirements)
     text = problem(f"{with_scripts}training: {{checkpoints: bucket}}\n")
     assert "training.checkpoints: not with kind: join" in text
+
+
+@pytest.mark.parametrize("name", ["vision", "2024-phys", "p.0815", "hpc_" + "x" * 40])
+def test_a_rule_may_be_about_any_account_of_the_site(name):
+    text = (EXAMPLES / "join.yaml").read_text(encoding="utf-8")
+    rule = f"burst: {{Main: {{partition: burst, accounts: {{{name}: {{usd_per_month: 5}}}}}}}}\n"
+    assert list(parse(f"{text}\n{rule}").burst["Main"].accounts) == [name]
+    assert "in lower case" in problem(f"{text}\n{rule}".replace(f"{{{name}:", "{Vision:"))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from tests.unit.join.sites import EXAMPLE, PRICES, SLURM_CONF, join, site
@@ -44,6 +46,19 @@ def test_a_setting_that_fights_is_named_with_its_line(line, message):
     (text,) = found(f"{SLURM_CONF}{line}\n")
     assert text.startswith("/etc/slurm/slurm.conf:12: ")
     assert message in text
+
+
+@pytest.mark.parametrize("lacking", ["SuspendProgram", "ResumeProgram"])
+@pytest.mark.parametrize(("times", "line"), [("600", 7), ("INFINITE", None), ("-1", None)])
+def test_a_join_does_not_switch_on_the_power_saving_of_racks(lacking, times, line):
+    text = re.sub(f"{lacking}=.*\n", "", SLURM_CONF).replace("=600", f"={times}")
+    texts = found(text)
+    assert len(texts) == (line is not None)
+    for message in texts:
+        assert message.startswith(f"/etc/slurm/slurm.conf:{line}: SuspendTime=600 has no effect")
+    assert len(found(f"{text}{lacking}=bin/relative\n")) == len(texts)
+    (of_partition,) = found(text.replace(f"={times}", "=-1") + "PartitionName=b SuspendTime=60\n")
+    assert of_partition.startswith("/etc/slurm/slurm.conf:11: SuspendTime=60 has no effect")
 
 
 @pytest.mark.parametrize(
@@ -117,6 +132,14 @@ def test_nodes_newer_than_slurmctld_are_refused():
     (conflict,) = conflicts(later, site(version="23.11.10"))
     assert conflict.message == "slurm.version 24.05 is later than the site's 23.11.10"
     assert conflict.mend == "set slurm.version to 23.11 or earlier, of two series before at most"
+
+
+def test_a_file_that_could_not_be_written_back_is_refused_with_its_line():
+    latin_1 = "# für alle\n".encode("latin-1").decode(errors="replace")
+    (text,) = found(f"{SLURM_CONF}{latin_1}# more\n{latin_1}")
+    assert text.startswith("/etc/slurm/slurm.conf:12: the line has bytes that are not UTF-8")
+    by_hand = join("  networks:", "  include: by-hand\n  networks:")
+    assert conflicts(by_hand, site(f"{SLURM_CONF}{latin_1}")) == ()
 
 
 def test_our_own_file_is_no_conflict_with_itself():

@@ -16,11 +16,11 @@ SOURCE = (Path(__file__).parents[3] / "toolkit/join/put_files.py").read_text()
 SELF = f"{os.getuid()}:{os.getgid()}"
 
 
-def put(**request):
-    """Call it, and return what changed."""
+def put(*before, **request):
+    """Call it, after some words, and return what changed."""
     whole = {"files": [], "folders": [], "trees": [], "absent": []} | request
     done = subprocess.run(
-        [sys.executable, "-I", "-c", SOURCE],
+        [*before, sys.executable, "-I", "-c", SOURCE],
         input=json.dumps(whole).encode(),
         capture_output=True,
         check=False,
@@ -63,6 +63,26 @@ def test_what_somebody_else_wrote_meanwhile_is_not_replaced(tmp_path):
     assert path.read_text() == "theirs"
     with pytest.raises(ValueError, match="changed by somebody else"):
         put(files=[file(path, "ours", was="")])
+
+
+def test_a_file_of_the_site_keeps_its_attributes(tmp_path):
+    path = tmp_path / "slurm.conf"
+    path.write_text("before")
+    os.setxattr(path, "user.site", b"its own")
+    was = hashlib.sha256(b"before").hexdigest()
+    put(files=[file(path, "after", mode=None, was=was)])
+    assert (path.read_text(), os.getxattr(path, "user.site")) == ("after", b"its own")
+
+
+def test_on_a_full_disk_a_file_stays_as_it_was(tmp_path):
+    path = tmp_path / "slurm.conf"
+    path.write_text("before")
+    small = ["/usr/bin/prlimit", "--fsize=3"]
+    with pytest.raises(ValueError, match=r"^\S*/slurm.conf stays as it was, and can't be written"):
+        put(*small, files=[file(path, "after that", mode=None)])
+    assert [(item.name, item.read_text()) for item in tmp_path.iterdir()] == [
+        ("slurm.conf", "before")
+    ]
 
 
 def test_a_tree_has_what_is_listed_and_no_more(tmp_path):

@@ -6,7 +6,7 @@ import pytest
 
 from slurmplugins.slurm.controllers import active_host
 from toolkit.join.errors import SiteCommandFailed, SiteUnreadable
-from toolkit.join.site import ConfFile, Place, parse_config, read_site, site_facts
+from toolkit.join.site import ConfFile, Place, parse_config, read_site, site_facts, without
 
 SLURM_CONF = """\
 ClusterName=Racks
@@ -45,7 +45,7 @@ class Site:
         del timeout, stdin
         if argv[0] == "/usr/bin/cat":
             if argv[2] not in self.files:
-                raise SiteCommandFailed(f"cat: {argv[2]}: No such file or directory")
+                raise SiteCommandFailed(f"cat: {argv[2]}: No such file", returncode=1)
             return self.files[argv[2]]
         if argv[0] == "/usr/bin/test":
             raise SiteCommandFailed("no such file", returncode=1)
@@ -72,6 +72,20 @@ def test_each_line_has_its_place():
     assert (partition.name, partition.values["default"]) == ("main", "YES")
 
 
+def test_a_setting_counts_in_the_order_in_which_slurmctld_reads_files():
+    # It reads a file where it is included, so a later line of slurm.conf replaces it.
+    files = {
+        "/etc/slurm/slurm.conf": "ResumeProgram=/first\nInclude old.conf\nResumeProgram=/last\n",
+        "/etc/slurm/old.conf": "ResumeProgram=/old\nInclude deep.conf\nSuspendProgram=/old\n",
+        "/etc/slurm/deep.conf": "SuspendProgram=/deep\nResumeFailProgram=/deep\n",
+    }
+    facts = read_site(Site(files))
+    values = [facts.value(name) for name in ("ResumeProgram", "SuspendProgram")]
+    assert (values, facts.value("ResumeFailProgram")) == (["/last", "/old"], "/deep")
+    assert str(facts.settings["resumeprogram"].place) == "/etc/slurm/slurm.conf:3"
+    assert without(facts, "old.conf").value("ResumeProgram") == "/last"
+
+
 def test_the_controllers_answer_as_slurmctld_was_pinged():
     assert active_host(read_site(Site()).controllers) == "ctl2"
     assert active_host(site_facts([ConfFile("/x/slurm.conf", "")]).controllers) == ""
@@ -88,6 +102,16 @@ def test_a_missing_include_is_the_sites_error():
     files = {key: text for key, text in FILES.items() if "nodes" not in key}
     with pytest.raises(SiteCommandFailed, match=r"nodes-racks\.conf"):
         read_site(Site(files))
+
+
+def test_a_slurm_conf_elsewhere_is_a_setting_of_ours():
+    with pytest.raises(SiteCommandFailed, match=r"No such file") as caught:
+        read_site(Site({"/etc/slurm-llnl/slurm.conf": SLURM_CONF}))
+    assert "site.slurm_conf" in caught.value.next_step
+    missing = Site({"/etc/slurm/slurm.conf": "Include gone.conf\n"})
+    with pytest.raises(SiteCommandFailed, match=r"gone\.conf") as caught:
+        read_site(missing)
+    assert not caught.value.next_step
 
 
 def test_a_file_that_includes_itself_ends_the_reading():

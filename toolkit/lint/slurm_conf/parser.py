@@ -13,8 +13,10 @@ from slurmplugins.model.hostlist import expand
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-_PAIR: Final = re.compile(r"([A-Za-z][A-Za-z0-9_]*)\+?=(\S*)")
-_SETTING: Final = re.compile(r"\s*([A-Za-z][A-Za-z0-9_]*)\s*=\s*(.*?)\s*$")
+_PAIR: Final = re.compile(r'([A-Za-z][A-Za-z0-9_]*)\s*\+?=\s*(?:"([^"]*)"|(\S*))')
+"""Blanks may stand beside the equals sign, and a value in quotation marks
+(src/common/parse_config.c, keyvalue_pattern)."""
+_SETTING: Final = re.compile(r'\s*([A-Za-z][A-Za-z0-9_]*)\s*=\s*(?:"([^"]*)"|(.*?))\s*$')
 _INFINITE: Final = {"infinite": -1, "-1": -1, "unlimited": -1}
 
 
@@ -113,7 +115,8 @@ def parse(text: str) -> SlurmConf:
         if first_word.split()[:1] == ["include"]:
             lines["include"].append(Line(line.split(None, 1)[-1], {}, number))
         elif first_word in defaults:
-            values = {key.lower(): value for key, value in _PAIR.findall(line)}
+            pairs = _PAIR.findall(line)
+            values = {key.lower(): quoted or bare for key, quoted, bare in pairs}
             name = values.pop(first_word, "")
             if name.upper() == "DEFAULT":
                 defaults[first_word] |= values
@@ -121,7 +124,8 @@ def parse(text: str) -> SlurmConf:
             else:
                 lines[first_word].append(Line(name, defaults[first_word] | values, number))
         elif match := _SETTING.match(line):
-            settings[match[1].lower()] = Setting(match[1], match[2], number)
+            value = match[2] or match[3] or ""
+            settings[match[1].lower()] = Setting(match[1], value, number)
     return SlurmConf(
         settings,
         tuple(lines["nodename"]),

@@ -202,3 +202,27 @@ def test_comments_continuations_case_and_repeats_are_parsed_as_slurm_does():
 def test_an_unknown_parameter_has_no_finding():
     good = "SlurmctldParameters=enable_configless,idle_on_node_suspend,new_in_2031"
     assert slugs_of(edited(rendered(), good)) == set()
+
+
+def test_quotation_marks_and_blanks_beside_the_equals_sign_are_no_part_of_a_value():
+    text = """\
+ResumeProgram = "/site/resume now"
+SuspendProgram=""
+NodeName = "rack[1-2]" CPUs= 4 Gres ="gpu:2" Feature=a,b
+PartitionName= main Nodes =rack[1-2] TRESBillingWeights=CPU=1.0,GRES/gpu=2
+"""
+    conf = parse(text)
+    assert {item.name: item.value for item in conf.settings.values()} == {
+        "ResumeProgram": "/site/resume now",
+        "SuspendProgram": "",
+    }
+    (nodes,), (partition,) = conf.nodes, conf.partitions
+    assert (nodes.name, nodes.values) == (
+        "rack[1-2]",
+        {"cpus": "4", "gres": "gpu:2", "feature": "a,b"},
+    )
+    weights = "CPU=1.0,GRES/gpu=2"
+    assert (partition.name, partition.values) == (
+        "main",
+        {"nodes": "rack[1-2]", "tresbillingweights": weights},
+    )

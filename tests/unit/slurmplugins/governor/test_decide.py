@@ -63,6 +63,8 @@ def test_a_job_that_bursts_already_keeps_the_cloud_although_its_start_is_near():
         ({"eligible_at": NOW + 60}, Reason.NOT_ELIGIBLE),
         ({"reason": "AssocGrpGRES"}, Reason.LIMITS),
         ({"reason": "QOSMaxJobsPerUserLimit"}, Reason.LIMITS),
+        ({"reason": "MaxCpuPerAccount"}, Reason.LIMITS),
+        ({"reason": "AccountingPolicy"}, Reason.LIMITS),
         ({"het_job": True}, Reason.HET_JOB),
         ({"batch": False}, Reason.INTERACTIVE),
         ({"may_requeue": False}, Reason.NO_REQUEUE),
@@ -118,6 +120,30 @@ def test_the_dearest_nodes_that_fit_count():
     made = decision(a_job(), cloud=replace(CLOUD, groups=(*CLOUD.groups, dear)))
     assert made.cost is not None
     assert (made.cost.nodes, made.cost.usd_per_hour) == (2, Decimal("8.00"))
+
+
+@pytest.mark.parametrize(("most", "nodes", "usd"), [(2, 2, 240), (4, 4, 480), (99, 4, 480)])
+def test_a_range_of_nodes_costs_its_largest_number(most: int, nodes: int, usd: int):
+    cost = decision(a_job(nodes=2, most_nodes=most)).cost
+    assert cost is not None
+    assert (cost.nodes, cost.usd_per_hour) == (nodes, Decimal(usd) / 100)
+
+
+def test_nodes_of_two_pools_may_be_mixed_and_the_dearest_count():
+    cloud = replace(CLOUD, groups=(*CLOUD.groups, NodeGroup(2, 16, 64_000, usd_per_hour="10")))
+    cost = decision(a_job(nodes=4), cloud=cloud).cost
+    assert cost is not None
+    assert (cost.nodes, cost.usd_per_hour) == (4, Decimal("22.40"))
+    alone = decision(a_job(nodes=1), cloud=cloud).cost
+    assert alone is not None
+    assert (alone.nodes, alone.usd_per_hour) == (1, Decimal(10))
+    unknown = replace(cloud, groups=(*CLOUD.groups, NodeGroup(2, 16, 64_000, usd_per_hour="")))
+    assert decision(a_job(nodes=4), cloud=unknown).reason is Reason.PRICE_UNKNOWN
+
+
+def test_a_gres_that_no_pool_has_keeps_a_job_on_racks():
+    made = decision(a_job(other_gres=("fpga",)))
+    assert (made.bursts, made.reason) == (False, Reason.CLOUD_LACKS)
 
 
 def test_a_gpu_that_racks_lack_bursts_at_once():

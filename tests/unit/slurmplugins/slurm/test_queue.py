@@ -71,6 +71,27 @@ def test_gpus_of_a_request_are_read_with_their_kind():
     assert job is not None
     assert (job.request.gpus, job.request.gpu) == (8, "h100")
     assert job.request.memory_mib == 1024**2
+    record["tres_req_str"] = "cpu=1,gres/shard=2,gres/shard:a10g=2,gres/gpumem=0"
+    job = queue_parser.queued_job(record)
+    assert job is not None
+    assert job.request.other_gres == ("shard",)
+
+
+@pytest.mark.parametrize(
+    ("key", "tres", "gpus", "gpu", "other"),
+    [
+        ("tres_per_node", "gres/gpu:h100:4", 4, "h100", ()),
+        ("tres_per_job", "gres:gpu:2", 2, "", ()),
+        ("tres_per_task", "cpu=2,gres/gpu", 1, "", ()),
+        ("tres_per_node", "gres/gpu:2080ti=1,gres/shard:3", 1, "2080ti", ("shard",)),
+        ("tres_per_socket", "gres/gpu:a10g:1,gres/gpu:l4:1,gres/fpga", 1, "", ("fpga",)),
+        ("tres_per_task", "license/matlab:1", 0, "", ()),
+    ],
+)
+def test_gres_that_accounting_does_not_count_are_read_too(key, tres, gpus, gpu, other):
+    job = queue_parser.queued_job({**captured("24.11", "scontrol-jobs")[0], key: tres})
+    assert job is not None
+    assert (job.request.gpus, job.request.gpu, job.request.other_gres) == (gpus, gpu, other)
 
 
 @pytest.mark.parametrize(
