@@ -85,7 +85,15 @@ _is_stop_requested() {
   ((${at:-$(date +%s)} + 300 >= ${began%.*}))
 }
 
+# Ends the server and its kernels. Jupyter sometimes hangs as it shuts down, and the instance would be
+# paid until the job's time limit.
 _end_server() {
+  local last=$((SECONDS + 20))
   kill -TERM "$1" 2>/dev/null
+  while kill -0 "$1" 2>/dev/null && ((SECONDS < last)); do
+    sleep 1 &
+    wait "$!"
+  done
+  ! kill -KILL "$1" 2>/dev/null || echo "[toolkit] the notebook's server did not end within 20 s: killed"
   wait_for_step "$1"
 }

@@ -156,6 +156,24 @@ def test_a_watch_over_its_use_that_fails_is_started_again_and_the_log_says_so_on
     assert (node / "watched").read_text() == "\n" * 3
 
 
+HANGS = """#!/bin/bash
+trap '' TERM
+while sleep 1; do :; done
+"""
+
+
+def test_a_notebook_whose_server_hangs_at_its_end_ends_all_the_same(node):
+    """Kill the server after a while.
+
+    Jupyter hung in its shutdown on 2026-11-27, once.
+    """
+    _program(node / "env" / "bin" / "jupyter-server", HANGS)
+    _program(node / "env" / "bin" / "python", "#!/bin/bash\n")
+    said = ended(node, start(node, "interactive.sbatch"), 0)
+    assert "did not end within 20 s: killed" in said
+    assert said.endswith("minutes: it has ended\n")
+
+
 def test_a_notebook_whose_instance_is_taken_comes_back(notebook):
     request = notebook / "stop" / f"{JOB}.0.json"
     request.write_text(json.dumps({"at": time.time() - 7200.0}))  # to a job of an earlier cluster
