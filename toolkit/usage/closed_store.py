@@ -17,7 +17,7 @@ from toolkit.usage import database as databases, day_charges, day_details
 from toolkit.usage.database import quoted
 from toolkit.usage.day_charges import READ_COLUMNS
 from toolkit.usage.errors import StoreUnreadable
-from toolkit.usage.lazy_mapping import LazyMapping
+from toolkit.usage.lazy_mapping import DAMAGES, LazyMapping
 from toolkit.usage.store import rows_of
 
 if TYPE_CHECKING:
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from toolkit.usage.database import Database
 
 CHARGES, DETAILS = "closed", "closed-details"
-_DAMAGES = (ValueError, KeyError, TypeError, AttributeError)
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,17 +83,14 @@ def read(store: ClusterStore) -> ClosedDays:
         return ClosedDays()
     try:
         days = {int(day): item for day, item in data["days"].items()}
-        return ClosedDays(int(data["closings"]), LazyMapping(days, partial(_day, path)))
-    except _DAMAGES as error:
+        return ClosedDays(int(data["closings"]), LazyMapping(days, _day, partial(_damaged, path)))
+    except DAMAGES as error:
         raise _damaged(path) from error
 
 
-def _day(path: Path, item: Any) -> ClosedDay:
-    try:
-        corrections = tuple(DayCorrection(**entry) for entry in item["corrections"])
-        return ClosedDay(**{**item, "charges": tuple(item["charges"]), "corrections": corrections})
-    except _DAMAGES as error:
-        raise _damaged(path) from error
+def _day(item: dict[str, Any]) -> ClosedDay:
+    corrections = tuple(DayCorrection(**entry) for entry in item["corrections"])
+    return ClosedDay(**{**item, "charges": tuple(item["charges"]), "corrections": corrections})
 
 
 def _damaged(path: Path) -> StoreUnreadable:

@@ -26,7 +26,7 @@ from slurmplugins.system.files import write_atomically
 from toolkit.accounting.set_aside import SetAside
 from toolkit.usage import database as databases
 from toolkit.usage.errors import StoreUnreadable
-from toolkit.usage.lazy_mapping import LazyMapping
+from toolkit.usage.lazy_mapping import DAMAGES, LazyMapping
 from toolkit.usage.store import Day, StoreFolder, default_folder
 
 if TYPE_CHECKING:
@@ -38,7 +38,6 @@ if TYPE_CHECKING:
 VERSION = 2
 CLUSTERS = "clusters"
 _TABLES = ("attempts", "instances", "prices", "metrics")
-_DAMAGES = (ValueError, KeyError, TypeError, AttributeError)
 _DAY = tuple(entry.name for entry in fields(Day))
 
 
@@ -129,7 +128,7 @@ class ClusterStore(StoreFolder):
             return RecordFiles()
         try:
             return _record_files(data, self.records_file)
-        except _DAMAGES as error:
+        except DAMAGES as error:
             raise _damaged(self.records_file) from error
 
     def commit_records(self, files: RecordFiles) -> None:
@@ -221,21 +220,12 @@ def _damaged(path: Path) -> StoreUnreadable:
 
 
 def _record_files(data: Mapping[str, Any], path: Path) -> RecordFiles:
-    types: Mapping[str, tuple[str, ...]] = LazyMapping(dict(data["price_types"]), _names)
-    tables = {
-        # An earlier toolkit wrote no metrics.
-        name: LazyMapping(dict(data.get(name, {})), partial(_day, path))
-        for name in _TABLES
-    }
+    damaged = partial(_damaged, path)
+    types = LazyMapping(dict(data["price_types"]), tuple, damaged)
+    # An earlier toolkit wrote no metrics.
+    tables = {name: LazyMapping(dict(data.get(name, {})), _day, damaged) for name in _TABLES}
     return RecordFiles(**{**data, **tables, "price_types": types})
 
 
-def _names(item: Any) -> tuple[str, ...]:
-    return tuple(item)
-
-
-def _day(path: Path, item: Any) -> Day:
-    try:
-        return Day(tuple(item["files"]), item["attempts"], item["first_start"], item["last_end"])
-    except _DAMAGES as error:
-        raise _damaged(path) from error
+def _day(item: Mapping[str, Any]) -> Day:
+    return Day(tuple(item["files"]), item["attempts"], item["first_start"], item["last_end"])

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from typing import TypeVar
+from typing import Any, Final, TypeVar
 
+DAMAGES: Final = (ValueError, KeyError, TypeError, AttributeError)
+"""The errors of raw values that are not as they were written."""
 K = TypeVar("K")
 V = TypeVar("V")
 
@@ -12,16 +14,23 @@ V = TypeVar("V")
 class LazyMapping(Mapping[K, V]):
     """The values of a file's raw entries; each is made once.
 
-    A store of ten years names thousands of days, and a report reads a few of them.
+    A store of ten years names thousands of days, and a report reads a few of them. Asking for a
+    damaged entry raises the error that `damaged` returns.
     """
 
-    def __init__(self, raw: Mapping[K, object], make: Callable[[object], V]) -> None:
-        self._raw, self._make = raw, make
+    def __init__(
+        self, raw: Mapping[K, Any], make: Callable[[Any], V], damaged: Callable[[], Exception]
+    ) -> None:
+        self._raw, self._make, self._damaged = raw, make, damaged
         self._made: dict[K, V] = {}
 
     def __getitem__(self, key: K) -> V:
         if key not in self._made:
-            self._made[key] = self._make(self._raw[key])
+            entry = self._raw[key]
+            try:
+                self._made[key] = self._make(entry)
+            except DAMAGES as error:
+                raise self._damaged() from error
         return self._made[key]
 
     def __iter__(self) -> Iterator[K]:

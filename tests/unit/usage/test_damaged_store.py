@@ -54,6 +54,13 @@ def test_a_damaged_day_of_records_is_refused_when_it_is_asked_for(store, item):
         store.records().attempts["2026-11-21"]
 
 
+def test_damaged_types_of_a_days_prices_are_refused_when_they_are_asked_for(store):
+    damage = {"price_types": {"us-east-1/2026-11-21": 5}}
+    store.records_file.write_text(json.dumps({"version": VERSION, **RECORDS, **damage}))
+    with pytest.raises(StoreUnreadable, match=r"records\.json is no file of a store"):
+        store.records().price_types["us-east-1/2026-11-21"]
+
+
 def test_a_lazy_mapping_makes_only_the_values_that_are_asked_for_and_each_once():
     made = []
 
@@ -61,7 +68,7 @@ def test_a_lazy_mapping_makes_only_the_values_that_are_asked_for_and_each_once()
         made.append(raw)
         return raw * 2
 
-    values = LazyMapping({"a": 1, "b": 2}, make)
+    values = LazyMapping({"a": 1, "b": 2}, make, ValueError)
     assert (list(values), len(values), "a" in values, "c" in values) == (["a", "b"], 2, True, False)
     assert not made
     assert (values["b"], values["b"], values.get("c")) == (4, 4, None)
