@@ -191,9 +191,7 @@ def _check_log(cluster: ClusterPeriods, period: Period, change: Change) -> None:
 
     Raises PeriodStateWrong if the month's state does not allow the change any more.
     """
-    known = history(log.read(cluster.log_file))
-    next_state(known.get(period.name, PeriodRecord(period.name)), change)
-    if known != cluster.records:
+    if _known_before(cluster, period.name, change) != cluster.records:
         raise PeriodNotReady(
             f"somebody changed a month while {period.name} was read",
             next_step="run this again",
@@ -205,6 +203,15 @@ def _write(cluster: ClusterPeriods, entry: LogEntry) -> None:
 
     Raises PeriodStateWrong if the period's state does not allow it any more.
     """
-    known = history(log.read(cluster.log_file))
-    next_state(known.get(entry.period, PeriodRecord(entry.period)), entry.change)
+    _known_before(cluster, entry.period, entry.change)
     log.append(cluster.log_file, entry)
+
+
+def _known_before(cluster: ClusterPeriods, name: str, change: Change) -> dict[str, PeriodRecord]:
+    """Return the months of the log, which allows a month's change.
+
+    Raises PeriodStateWrong.
+    """
+    known = history(log.read(cluster.log_file))
+    next_state(known.get(name, PeriodRecord(name)), change)
+    return known
