@@ -11,7 +11,7 @@ from toolkit.config.suggestions import suggestion
 from toolkit.join import include_line
 from toolkit.join.include_files import HEADER, PROGRAMS, file_name, site_programs
 from toolkit.join.site import GRES_CONF, Place
-from toolkit.lint.slurm_conf.parser import parse
+from toolkit.lint.slurm_conf.parser import Setting, parse
 from toolkit.render.versions import OLDEST, SlurmVersion
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 AUTH_TYPES: Final = ("auth/munge", "auth/slurm")
 OWN_NODE_KEYS: Final = frozenset({"cpus", "realmemory", "feature", "features", "weight", "state"})
 """What our NodeName lines always state (slurm.conf(5): a later DEFAULT replaces, none unsets)."""
-NEVER: Final = frozenset({"-1", "infinite", "unlimited"})
+NEVER: Final = -1
 """SuspendTime of nodes that are never powered down."""
 REPLACEMENT: Final = "\N{REPLACEMENT CHARACTER}"
 """A reader of text has it where bytes are not UTF-8."""
@@ -169,7 +169,7 @@ def _power_saving_that_is_off(site: SiteFacts) -> Iterator[Conflict]:
         if "suspendtime" in line.values
     ]
     for value, place in times:
-        if value.lower() not in NEVER:
+        if Setting("SuspendTime", value, place.line).number != NEVER:
             yield Conflict(
                 f"SuspendTime={value} has no effect now, without {' and '.join(lacking)}; with our"
                 " programs slurmctld would power racks down, and nothing powers them up",
