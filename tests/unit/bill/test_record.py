@@ -157,7 +157,9 @@ def test_a_line_of_ours_without_a_day_keeps_every_day_estimated(tmp_path):
     assert "a line of ours has no readable day: no day is recorded" in result.notes
 
 
-def test_a_full_disk_is_told_and_the_record_goes_on_where_it_stopped(tmp_path, monkeypatch):
+def test_a_full_disk_is_an_error_and_the_next_entry_follows_the_last_whole_line(
+    tmp_path, monkeypatch
+):
     path = record.record_path(tmp_path, "demo")
     entry = BillEntry("a1", ("f1",), (date(2026, 11, 1),), NOW)
     real = os.write

@@ -5,14 +5,7 @@ from decimal import Decimal
 
 import pytest
 
-from tests.unit.quote.samples import (
-    DAY,
-    NOW,
-    attempt,
-    instance,
-    market,
-    request,
-)
+from tests.unit.quote.samples import DAY, NOW, attempt, instance, market, request
 from tests.unit.render.render_samples import CPU_POOL, GPU_POOL
 from toolkit.errors import HeadCommandFailed
 from toolkit.output import print_json
