@@ -105,8 +105,8 @@ month: setup-test ## A month of three accounts, closed and corrected, on real ma
 bench: setup-test ## Against aws-parallelcluster-node on one throttled fake EC2; docs/benchmarks.md
 	@$(BIN)/python -m tests.bench $(BENCH)
 
-# Not part of `make test`: it needs Python 3.12 and packages older than ours (docs/finance.md).
-focus: setup-test ## FinOps's focus-validator on FOCUS files; TOOLKIT_FOCUS_VALIDATOR names its Python
+# Not part of `make test`: each needs an environment of its own (docs/finance.md).
+focus: setup-test ## FinOps's focus-validator and OpenChargeback on FOCUS files; docs/finance.md
 	@$(PYTEST) tests/focus -q -p no:cacheprovider
 
 coverage: setup-test ## Branches of the core that no unit, property or golden test takes

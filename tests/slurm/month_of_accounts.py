@@ -19,6 +19,7 @@ import os
 import re
 import shutil
 import subprocess
+from collections import defaultdict
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
@@ -27,13 +28,8 @@ from pathlib import Path
 import pytest
 from ruamel.yaml import YAML
 
-from tests.focus.test_focus_validator import (
-    COUNTS,
-    NOT_FOR_ANY_FILE,
-    VARIABLE,
-    broken,
-    validated,
-)
+from tests.focus import openchargeback, test_focus_validator
+from tests.focus.test_focus_validator import COUNTS, NOT_FOR_ANY_FILE, broken, validated
 from tests.slurm import conftest
 from tests.slurm.conftest import TOOLKIT, Cluster
 from tests.slurm.month_jobs import Compared, as_table, compare
@@ -118,8 +114,9 @@ def check_programs() -> None:
     """
     missing = [name for name in PROGRAMS if shutil.which(name) is None]
     assert not missing, f"not installed (docs/testing.md): {', '.join(missing)}"
-    python = os.environ.get(VARIABLE, "")
-    assert shutil.which(python), f"${VARIABLE} is no Python (docs/finance.md): {python!r}"
+    for variable in (test_focus_validator.VARIABLE, openchargeback.VARIABLE):
+        python = os.environ.get(variable, "")
+        assert shutil.which(python), f"${variable} is no Python (docs/finance.md): {python!r}"
 
 
 def end_month_on_head(cluster: Cluster) -> None:
@@ -163,8 +160,8 @@ def quotes(month):
 def people(month, quotes):
     """The people's computer, after the end of the month."""
     end_month_on_head(month)
-    shutil.rmtree(FOLDER / "store", ignore_errors=True)
-    shutil.rmtree(FOLDER / "bills", ignore_errors=True)
+    for name in ("store", "bills", "openchargeback"):
+        shutil.rmtree(FOLDER / name, ignore_errors=True)
     own = FOLDER / "cluster.yaml"
     shutil.copy(month.config, own)
     return People(own)
@@ -309,6 +306,17 @@ def test_the_focus_file_keeps_the_rules_and_has_the_sum_of_the_month(people):
     output = validated(FOLDER / "month.csv")
     assert broken(output) <= NOT_FOR_ANY_FILE, output[-3000:]
     assert int(COUNTS.search(output)[2]) > 250  # passed
+
+
+def test_openchargeback_has_the_sum_of_each_account(people):
+    report = json.loads(people.toolkit("report", "--period", MONTH, "--json").stdout)
+    sums = defaultdict(Decimal)
+    for charge in report["charges"]:
+        if charge["account"]:
+            sums[charge["account"]] += Decimal(charge["usd"])
+    assert {"vision", "language", "robotics"} <= sums.keys()
+    folder = FOLDER / "openchargeback"
+    assert openchargeback.imported(FOLDER / "month.csv", folder) == sums
 
 
 def test_bad_input_gets_a_clear_word(people):
