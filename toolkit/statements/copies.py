@@ -11,6 +11,7 @@ Nothing changes a copy. The log of periods has a digest of all its files.
 from __future__ import annotations
 
 import hashlib
+import os
 import shutil
 from dataclasses import dataclass, field, replace
 from datetime import date
@@ -87,7 +88,7 @@ def write(
 ) -> str:
     """Write the copy of a period's next revision; returns its digest.
 
-    The content is its facts and its issued files.
+    The content is its facts and its issued files. The copy is on disk when this returns.
 
     The caller holds the store's lock. A copy that no log names is replaced.
     """
@@ -111,7 +112,10 @@ def write(
     place.parent.mkdir(parents=True, exist_ok=True)
     shutil.rmtree(place, ignore_errors=True)  # of a closing that was killed before its log entry
     digest = _digest(made)
+    _sync_to_disk(made)
     made.rename(place)
+    for folder in (place.parent, place.parent.parent, store.folder):
+        _sync(folder)
     return digest
 
 
@@ -140,6 +144,23 @@ def _digest(folder: Path) -> str:
         content = hashlib.sha256(path.read_bytes()).hexdigest()
         total.update(f"{path.relative_to(folder).as_posix()} {content}\n".encode())
     return total.hexdigest()
+
+
+def _sync_to_disk(folder: Path) -> None:
+    """Sync a folder with all that is in it.
+
+    The log's next line fixes the copy's digest, so a power cut must not lose a file of it.
+    """
+    for path in (*folder.rglob("*"), folder):
+        _sync(path)
+
+
+def _sync(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def _damaged(folder: Path, text: str) -> PeriodCopyDamaged:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import shutil
 from dataclasses import replace
 from decimal import Decimal
@@ -34,6 +35,7 @@ from toolkit.statements.errors import (
     PeriodNotReady,
     PeriodStateWrong,
 )
+from toolkit.statements.log import Change
 from toolkit.statements.settings import AccountFacts, GrantFacts, StatementSettings
 from toolkit.usage.summed_report import SummedReport
 
@@ -347,6 +349,26 @@ def test_a_closing_that_was_killed_is_repeated(months, monkeypatch):
     assert months.periods().record(NOVEMBER).state == "review"
     changes.close(months.periods(LATER + 1), NOVEMBER)
     assert months.periods().report(NOVEMBER).made_at == LATER + 1
+
+
+def test_a_copy_is_on_disk_before_the_log_names_it(months, monkeypatch):
+    """Look at which inodes were synced when the log is written."""
+    synced, named, append = set(), [], log.append
+
+    def checked_append(path, entry):
+        folder = copies.folder_of(months.person.store, "2026-11", 1)
+        if entry.change is Change.CLOSE:
+            own = (*folder.rglob("*"), folder, folder.parent, folder.parent.parent)
+            assert len(own) > 10
+            assert {path.stat().st_ino for path in own} <= synced
+            named.append(folder)
+        append(path, entry)
+
+    sync = os.fsync
+    monkeypatch.setattr(os, "fsync", lambda file: (synced.add(os.fstat(file).st_ino), sync(file)))
+    monkeypatch.setattr(log, "append", checked_append)
+    close(months, NOVEMBER)
+    assert len(named) == 1
 
 
 def test_a_month_that_two_people_close_keeps_the_copy_of_the_first(months):
