@@ -14,8 +14,9 @@ After that, slurmd and the processes here name them.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from slurmplugins.cloud.client import client
 from slurmplugins.cloud.stores import SecretStore
@@ -39,8 +40,25 @@ from slurmplugins.system.clock import SystemClock
 from slurmplugins.system.command import SystemRunner
 from slurmplugins.system.log_events import LogEvent
 
+if TYPE_CHECKING:
+    from slurmplugins.config.node import NodeConfig
+    from slurmplugins.system.clock import Clock
+    from slurmplugins.system.command import Runner
+    from slurmplugins.system.logger import Log
+
 OLD_REQUEST: Final = 24 * 3600.0
 """Seconds after which a stop request is deleted. Its attempt ended within minutes of it."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """The node and its instance, with the clock, the runner and the log of this process."""
+
+    node: str
+    instance_id: str
+    clock: Clock
+    runner: Runner
+    log: Log
 
 
 def main() -> None:
@@ -49,46 +67,54 @@ def main() -> None:
     def work() -> None:
         settings = node_config.load()
         facts = json_input.loads(paths.INSTANCE.read_text(encoding="utf-8"))
-        clock, runner = SystemClock(), SystemRunner()
-        slurm = ScontrolSlurm(runner, paths.SLURM_BIN, timeout=DRAIN_SECONDS)
-        query_slurm = ScontrolSlurm(runner, paths.SLURM_BIN, timeout=JOBS_SECONDS)
-        node = str(facts["node"])
-        requests = paths.stop_requests(settings.shared.path)
-        agent = Agent(
-            node=node,
-            instance_id=str(facts["instance_id"]),
-            metadata=Imds(HttpTransport(), clock),
-            slurm=slurm,
-            read_attempts=lambda: running_jobs.attempts(
-                query_slurm, runner, paths.SLURM_BIN, node, paths.PROC
-            ),
-            stop_directory=requests,
-            clock=clock,
-            log=log.bind(node=node),
-        )
-        secrets = SecretStore(
-            lambda: client("secretsmanager", settings.region, settings.endpoint_url)
-        )
-        followers = Followers(
-            Registrar(node, requests, runner, log.bind(node=node)),
-            users.UserListFollower(paths.users_file(settings.shared.path), runner),
-            KeyFollower(
-                node=node,
-                instance_id=str(facts["instance_id"]),
-                requests=paths.key_requests(settings.shared.path),
-                read_secret=lambda: secrets.get(settings.secret_id),
-                root=Path("/"),
-                loaded=paths.LOADED_KEYS,
-                runner=runner,
-                clock=clock,
-                log=log.bind(node=node),
-            ),
-        )
+        node, instance_id = str(facts["node"]), str(facts["instance_id"])
+        place = _Place(node, instance_id, SystemClock(), SystemRunner(), log.bind(node=node))
+        agent, followers = _agent(place, settings), _followers(place, settings)
         log.info(LogEvent.PROGRAM_STARTED, node=node)
-        agent_requests.remove_old_requests(requests, clock.now() - OLD_REQUEST)
-        watch(agent, followers, clock, log)
+        requests = paths.stop_requests(settings.shared.path)
+        agent_requests.remove_old_requests(requests, place.clock.now() - OLD_REQUEST)
+        watch(agent, followers, place.clock, log)
 
     raise SystemExit(program.run_to_exit_code(log, work))
+
+
+def _agent(place: _Place, settings: NodeConfig) -> Agent:
+    """Return the agent that watches for the instance's interruption."""
+    slurm = ScontrolSlurm(place.runner, paths.SLURM_BIN, timeout=DRAIN_SECONDS)
+    query_slurm = ScontrolSlurm(place.runner, paths.SLURM_BIN, timeout=JOBS_SECONDS)
+    return Agent(
+        node=place.node,
+        instance_id=place.instance_id,
+        metadata=Imds(HttpTransport(), place.clock),
+        slurm=slurm,
+        read_attempts=lambda: running_jobs.attempts(
+            query_slurm, place.runner, paths.SLURM_BIN, place.node, paths.PROC
+        ),
+        stop_directory=paths.stop_requests(settings.shared.path),
+        clock=place.clock,
+        log=place.log,
+    )
+
+
+def _followers(place: _Place, settings: NodeConfig) -> Followers:
+    """Return the parts that follow the head's requests, users and keys."""
+    shared = settings.shared.path
+    secrets = SecretStore(lambda: client("secretsmanager", settings.region, settings.endpoint_url))
+    return Followers(
+        Registrar(place.node, paths.stop_requests(shared), place.runner, place.log),
+        users.UserListFollower(paths.users_file(shared), place.runner),
+        KeyFollower(
+            node=place.node,
+            instance_id=place.instance_id,
+            requests=paths.key_requests(shared),
+            read_secret=lambda: secrets.get(settings.secret_id),
+            root=Path("/"),
+            loaded=paths.LOADED_KEYS,
+            runner=place.runner,
+            clock=place.clock,
+            log=place.log,
+        ),
+    )
 
 
 if __name__ == "__main__":

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from toolkit.accounting.instances import Instance
     from toolkit.accounting.records import Page, RecordedLine
     from toolkit.usage.cluster_store import ClusterStore, RecordFiles, Work
+    from toolkit.usage.merge import Table
     from toolkit.usage.store import Day
 
 PAGES_A_BATCH: Final = 200
@@ -229,31 +230,16 @@ def _merged(
 ) -> RecordFiles:
     """Write the days that a batch changes; returns the valid files."""
     files = store.records()
-    number = files.batches + 1
-    tables = (ATTEMPTS, INSTANCES, PRICES, METRICS)
-    days: dict[str, Mapping[str, Day]] = {
-        table.name: getattr(files, table.name) for table in tables
-    }
+    days: dict[str, Mapping[str, Day]] = {}
     changed = [] if files.changed_from is None else [files.changed_from]
-    database = work.database
-    for table in tables:
-        rows = batch.rows[table.name]
+    for table in (ATTEMPTS, INSTANCES, PRICES, METRICS):
+        known, rows = getattr(files, table.name), batch.rows[table.name]
+        days[table.name] = known
         if rows:
-            database.table(f"read_{table.name}", table.columns, list(rows))
-            known, own = days[table.name], days_of_rows(database, table)
-            stored = [known[day] for day in own if day in known]
-            first = record_changes.first_change(database, store, table, stored)
+            work.database.table(f"read_{table.name}", table.columns, list(rows))
+            days[table.name], first = _merged_days(store, table, known, files.batches + 1, work)
             changed += [] if first is None else [first]
-            days[table.name] = merge(
-                database,
-                store.folder,
-                table,
-                known,
-                own,
-                temporary=work.temporary,
-                name=str(number),
-            )
-            database.run(f"DROP TABLE read_{table.name}")
+            work.database.run(f"DROP TABLE read_{table.name}")
 
     def reach(prefix: str, known: int | None) -> int | None:
         own = [key.until for key in keys if key.key.startswith(prefix)]
@@ -261,7 +247,7 @@ def _merged(
 
     return replace(
         files,
-        batches=number,
+        batches=files.batches + 1,
         attempts=days[ATTEMPTS.name],
         instances=days[INSTANCES.name],
         prices=days[PRICES.name],
@@ -271,6 +257,22 @@ def _merged(
         instances_until=reach(records.INSTANCES, files.instances_until),
         changed_from=min(changed, default=None),
     )
+
+
+def _merged_days(
+    store: ClusterStore, table: Table, known: Mapping[str, Day], number: int, work: Work
+) -> tuple[Mapping[str, Day], int | None]:
+    """Write the days of the rows that were read; returns all days.
+
+    With them comes the first second that the rows change. None: they change none.
+    """
+    own = days_of_rows(work.database, table)
+    stored = [known[day] for day in own if day in known]
+    first = record_changes.first_change(work.database, store, table, stored)
+    merged = merge(
+        work.database, store.folder, table, known, own, temporary=work.temporary, name=str(number)
+    )
+    return merged, first
 
 
 def _second(day: str) -> int:
