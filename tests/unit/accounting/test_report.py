@@ -270,6 +270,11 @@ def test_the_report_notes_what_makes_it_doubtful(attempts, instances, words):
     assert words.split()[0] in printed(a_report(attempts, instances))
 
 
+def test_the_note_on_unknown_prices_names_the_command_that_reads_them():
+    first, *_ = a_report([], [an_instance(instance_type="x9.huge", tag_price=None)]).notes
+    assert "in no sum; `toolkit prices import`" in first
+
+
 def test_an_unknown_amount_is_never_shown_as_nothing():
     report = a_report(
         [an_attempt(1), an_attempt(2, user="bob", nodes=("gpu-002",))],
