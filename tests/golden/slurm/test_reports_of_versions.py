@@ -29,7 +29,7 @@ NOBODY = ("(cluster)", None)
 #     25.11   30 to 30    from 45     no time   none   58     120 = 60 + 60
 #     26.05   29 to 29    from 45     no time   none   52     114 = 54 + 60
 #
-#     (job, attempt), component, seconds, micro-dollars
+# Each row has a job with its attempt, the component, the seconds and the micro-dollars.
 CHARGES = {
     "24.11": [
         (("requeued", 0), "boot", 28, 2_800),
@@ -94,7 +94,7 @@ def facts_of(version, report):
 
 
 def charges_of(version, report):
-    """Return the charges, with capture.py's names of jobs and the number of the attempt."""
+    """Return the charges by the names of capture.py."""
     names = {str(number): name for name, number in Recorded(version).jobs.items()}
 
     def owner(key):
