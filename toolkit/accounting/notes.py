@@ -32,7 +32,10 @@ SAME_MOMENT: Final = 60
 
 _SOURCE_NOTES = {
     PriceSource.CATALOGUE_FOR_SPOT: "spot without price history, at the on-demand price: too high",
-    PriceSource.UNKNOWN: "no price known: their cost is unknown and in no sum",
+    PriceSource.UNKNOWN: (
+        "no price known: their cost is unknown and in no sum; `toolkit prices import` reads AWS's"
+        " price list of their region"
+    ),
 }
 
 
