@@ -49,9 +49,9 @@ class Refusal:
 
 
 def fetched(s3: S3Client, bucket: str, keys: Sequence[str]) -> Iterator[bytes | Refusal]:
-    """Yield the bytes of each object, in the order of the keys. Raises ClientError.
+    """Yield the bytes of each object, by the order of keys.
 
-    Credentials that may read none of several objects are wrong for all of them, so that is
+    Raises ClientError. Credentials that may read none of several objects are wrong for all of them, so that is
     raised at the end.
     """
 

@@ -109,17 +109,17 @@ def _attempt(names: tuple[str, ...], values: tuple[str, ...]) -> Attempt | str:
     row = dict(zip(names, values, strict=True))
     try:
         return _parsed(row)
-    except _FieldUnreadable as error:
+    except _FieldError as error:
         field = str(error)
         return f"{row[field][:40]!r} is no {field} (job {row['JobIDRaw'][:20]!r})"
 
 
-class _FieldUnreadable(Exception):
+class _FieldError(Exception):
     """A field's text can't be read. Its message is the field's name."""
 
 
 def _parsed(row: Mapping[str, str]) -> Attempt:
-    """Return the attempt of a row. Raises _FieldUnreadable."""
+    """Return the attempt of a row. Raises _FieldError."""
     return Attempt(
         key=_number(row, "DBIndex"),
         job_id=row["JobIDRaw"],
@@ -155,20 +155,20 @@ def _epoch_second(row: Mapping[str, str], field: str) -> int | None:
         return second or None
     if text in NO_TIMES:
         return None
-    raise _FieldUnreadable(field)
+    raise _FieldError(field)
 
 
 def _number(row: Mapping[str, str], field: str) -> int:
     number = _whole_number(row[field])
     if number is None:
-        raise _FieldUnreadable(field)
+        raise _FieldError(field)
     return number
 
 
 def _tres(row: Mapping[str, str]) -> Tres:
     text = row["AllocTRES"]
     if not Tres.is_readable(text):
-        raise _FieldUnreadable("AllocTRES")
+        raise _FieldError("AllocTRES")
     return Tres.parse(text)
 
 

@@ -32,7 +32,7 @@ class Tres:
     @staticmethod
     @lru_cache(maxsize=65_536)
     def is_readable(text: str) -> bool:
-        """Return whether all parts are TRES, and the amounts that `parse` takes are numbers."""
+        """Return whether each part, and each amount of `parse`, can be read."""
         return _READABLE.fullmatch(text) is not None
 
     @classmethod

@@ -57,7 +57,8 @@ CREATE OR REPLACE TEMP MACRO moment(x) AS
     CASE WHEN x LIKE '____-__-__T%' THEN epoch(local(TRY_CAST(x AS TIMESTAMP)))::BIGINT
          ELSE count_of(x) END;
 CREATE OR REPLACE TEMP MACRO second(x) AS CASE WHEN x BETWEEN 1 AND 99999999999 THEN x END;
-CREATE OR REPLACE TEMP MACRO is_no(x, field) AS concat(chr(39), left(x, 40), chr(39), ' is no ', field);
+CREATE OR REPLACE TEMP MACRO is_no(x, field) AS
+    concat(chr(39), left(x, 40), chr(39), ' is no ', field);
 """
 
 _TIMES = ("submit", "eligible", "start", "end")
@@ -108,7 +109,7 @@ def read_spool(
 
 
 def _damage() -> str:
-    """Return the expression of why a row's times or counts can't be read.
+    """Return the expression that names a damaged time or count.
 
     It is null for a good row. Without --noconvert sacct rounds large counts, such as `1.95K`:
     they are not known, but no damage.

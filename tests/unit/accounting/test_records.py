@@ -271,7 +271,10 @@ def sacct_keys(cluster):
 
 
 def put_page(cluster, **changes):
-    """Write a copy of the first page of sacct, with another first line; returns its key."""
+    """Write a page of sacct with a changed first line.
+
+    Returns its key.
+    """
     body = cluster.s3.buckets[KEPT][sacct_keys(cluster)[0]]
     header, content = records.unpack(body)
     changed = records.pack(header | changes, content)
