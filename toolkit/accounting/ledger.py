@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import json
 import math
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
@@ -22,7 +21,7 @@ from botocore.exceptions import ClientError
 from slurmplugins.cloud import ec2_messages, tags
 from slurmplugins.model.instance import ROLE_HEAD, SPOT_INTERRUPTION_CODES, EndCause, Lifecycle
 from slurmplugins.reconciler import instance_ledger
-from toolkit.accounting import notes
+from toolkit.accounting import notes, objects
 from toolkit.accounting.errors import LedgerError
 from toolkit.accounting.instances import HEAD_POOL, Instance
 from toolkit.accounting.set_aside import SetAside
@@ -38,7 +37,6 @@ if TYPE_CHECKING:
     from toolkit.accounting.cloudtrail import Trail
 
 PREFIX = instance_ledger.PREFIX
-_READERS = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,28 +106,30 @@ def _disagreements(records: Iterable[Record], ec2_instances: Iterable[Instance])
 def from_bucket(
     s3: S3Client, bucket: str, prefix: str = PREFIX, *, changed_since: int = 0
 ) -> tuple[list[Record], list[SetAside]]:
-    """Return the records that changed since then.
+    """Return the records that changed since then. Raises ClientError.
 
-    The objects that are none come beside them. A bucket that does not exist has none.
+    The objects that are none, or that S3 refuses, come beside them. A bucket that does not
+    exist has none.
     """
-    objects = [
+    listed = [
         (key, written_at)
         for key, written_at in _listed(s3, bucket, prefix)
         if key.endswith(".json") and written_at >= changed_since
     ]
 
-    def fetch(key: str) -> str:
-        return s3.get_object(Bucket=bucket, Key=key)["Body"].read().decode(errors="replace")
-
-    with ThreadPoolExecutor(_READERS) as pool:
-        texts = pool.map(fetch, [key for key, _ in objects])
-        records, set_aside = [], []
-        for text, (key, written_at) in zip(texts, objects, strict=True):
-            try:
-                records.append(Record(parse(text, key), key, written_at))
-            except LedgerError:
-                set_aside.append(SetAside(key, "no record of an instance"))
-        return records, set_aside
+    records, set_aside = [], []
+    bodies = objects.fetched(s3, bucket, [key for key, _ in listed])
+    for (key, written_at), body in zip(listed, bodies, strict=True):
+        if isinstance(body, objects.Refusal):
+            set_aside.append(body.set_aside(key))
+            continue
+        try:
+            instance = parse(body.decode(errors="replace"), key)
+        except LedgerError:
+            set_aside.append(SetAside(key, "no record of an instance"))
+        else:
+            records.append(Record(instance, key, written_at))
+    return records, set_aside
 
 
 def _listed(s3: S3Client, bucket: str, prefix: str) -> list[tuple[str, int]]:

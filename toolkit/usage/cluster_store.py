@@ -67,6 +67,11 @@ class ReadPage:
     key: str
     set_aside: tuple[SetAside, ...] = ()
 
+    @property
+    def is_refused(self) -> bool:
+        """Return whether S3 refused it, so it is to be read again."""
+        return any(item.is_refused for item in self.set_aside)
+
 
 @dataclass(frozen=True, slots=True)
 class Work:

@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 from decimal import Decimal
 
 import pytest
+from botocore.exceptions import ClientError
 
 from tests.unit.accounting.samples import T0, an_instance
 from toolkit.accounting import ledger
@@ -36,8 +37,9 @@ def at(second):
 class FakeS3:
     """S3 objects with a time of modification, listed in pages."""
 
-    def __init__(self, objects) -> None:
+    def __init__(self, objects, refusals=()) -> None:
         self.objects = objects
+        self.refusals = dict(refusals)  # S3's error codes by key
 
     def get_paginator(self, name):
         assert name == "list_objects_v2"
@@ -50,6 +52,8 @@ class FakeS3:
                 yield {"Contents": [{"Key": key, "LastModified": at(written)}]}
 
     def get_object(self, Bucket, Key):  # noqa: N803
+        if Key in self.refusals:
+            raise ClientError({"Error": {"Code": self.refusals[Key]}}, "GetObject")
         return {"Body": io.BytesIO(self.objects[Key][0].encode())}
 
 
@@ -95,9 +99,17 @@ def read(records, *items, written=T0 + 500):
     return read_objects(texts, *items, written=written).instances
 
 
-def read_objects(texts, *items, written=T0 + 500):
+def read_objects(texts, *items, written=T0 + 500, refusals=()):
     objects = {key: (text, written) for key, text in texts.items()}
-    return ledger.read(FakeS3(objects), "bucket", FakeEc2(*items), "demo")
+    return ledger.read(FakeS3(objects, refusals), "bucket", FakeEc2(*items), "demo")
+
+
+def entries(*instance_ids):
+    """Return the objects of instances, by key."""
+    return {
+        f"ledger/instances/{instance_id}.json": json.dumps(RECORD | {"instance_id": instance_id})
+        for instance_id in instance_ids
+    }
 
 
 def test_the_life_of_a_ledger_record_is_rounded_outwards_to_seconds():
@@ -213,6 +225,39 @@ def test_an_unreadable_object_has_no_unknown_cost_if_ec2_knows_its_instance():
     content = read_objects({"ledger/instances/i-1.json": "{}"}, describe_instance("i-1"))
     assert [instance.instance_id for instance in content.instances] == ["i-1"]
     assert not content.set_aside[0].has_unknown_cost
+
+
+@pytest.mark.parametrize("code", ["AccessDenied", "NoSuchKey", "KMS.DisabledException"])
+def test_an_object_that_s3_refuses_is_set_aside_and_hides_no_other(code):
+    refused = "ledger/instances/i-0.json"
+    content = read_objects(entries("i-0", "i-1", "i-2"), refusals={refused: code})
+    assert [instance.instance_id for instance in content.instances] == ["i-1", "i-2"]
+    assert content.set_aside == (
+        SetAside(refused, f"S3 refuses it ({code})", has_unknown_cost=True),
+    )
+    (alone,) = read_objects(entries("i-0"), refusals={refused: code}).set_aside
+    assert alone.name == refused
+
+
+def test_a_refused_object_has_no_unknown_cost_if_ec2_knows_its_instance():
+    refusals = {"ledger/instances/i-1.json": "AccessDenied"}
+    content = read_objects(entries("i-1"), describe_instance("i-1"), refusals=refusals)
+    assert [instance.instance_id for instance in content.instances] == ["i-1"]
+    assert not content.set_aside[0].has_unknown_cost
+
+
+@pytest.mark.parametrize(
+    "code", ["ExpiredToken", "KMS.ThrottlingException", "SlowDown", "NoSuchBucket"]
+)
+def test_an_error_that_concerns_more_than_an_object_ends_the_reading(code):
+    with pytest.raises(ClientError, match=code):
+        read_objects(entries("i-0", "i-1"), refusals={"ledger/instances/i-0.json": code})
+
+
+def test_credentials_that_may_read_none_of_several_objects_end_the_reading():
+    objects = entries("i-0", "i-1")
+    with pytest.raises(ClientError, match="AccessDenied"):
+        read_objects(objects, refusals=dict.fromkeys(objects, "AccessDenied"))
 
 
 def test_a_launch_or_an_end_that_ledger_and_ec2_tell_differently_is_told_with_both_values():
