@@ -27,9 +27,6 @@ LONG_PENDING: Final = 600
 CENT: Final = 10_000
 """Micro-dollars."""
 
-SAME_MOMENT: Final = 60
-"""Seconds by which two sources of one time may differ."""
-
 _SOURCE_NOTES = {
     PriceSource.CATALOGUE_FOR_SPOT: "spot without price history, at the on-demand price: too high",
     PriceSource.UNKNOWN: "no price known: their cost is unknown and in no sum",
@@ -235,28 +232,6 @@ def reversed_attempts(attempts: Iterable[Attempt]) -> list[str]:
         for item in attempts
         if item.started is not None and item.ended is not None and item.ended < item.started
     ]
-
-
-def disagreements(recorded: Instance, ec2_instance: Instance) -> list[str]:
-    """Return what the ledger and EC2 say differently of one instance."""
-    sentences = []
-    if all(abs(start - ec2_instance.launched) > SAME_MOMENT for start in recorded.starts):
-        sentences.append(
-            f"{recorded.instance_id}: launched {moment(recorded.launched)} by the instance ledger,"
-            f" {moment(ec2_instance.launched)} by EC2; it was stopped in between, and is billed"
-            " from the former without a break"
-        )
-    ends = (recorded.ended, ec2_instance.ended)
-    if (
-        recorded.end_seen
-        and None not in ends
-        and abs((ends[0] or 0) - (ends[1] or 0)) > SAME_MOMENT
-    ):
-        sentences.append(
-            f"{recorded.instance_id}: ended {moment(ends[0])} by the instance ledger,"
-            f" {moment(ends[1])} by EC2; billed to the former"
-        )
-    return sentences
 
 
 def records_end(reach: int, reason: str) -> str:
