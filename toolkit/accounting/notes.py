@@ -234,6 +234,24 @@ def reversed_attempts(attempts: Iterable[Attempt]) -> list[str]:
     ]
 
 
+def slurm_not_asked(
+    costs: Iterable[InstanceParts],
+    by_id: Mapping[str, Instance],
+    without_cost: Iterable[Sequence[str]],
+    reach: int | None,
+    window: Window,
+) -> list[str]:
+    """Return a note if Slurm's own list of instances may know what is missing here."""
+    if reach is None or reach >= window.until:
+        return []
+    is_incomplete = any(without_cost) or not all(by_id[item.instance_id].end_seen for item in costs)
+    known = f"known up to {moment(reach)} UTC alone" if reach else "not known"
+    return [
+        f"Slurm's own list of instances is {known}, since the head node does not answer: it may"
+        " name instances and ends that are missing here"
+    ][:is_incomplete]
+
+
 def records_end(reach: int, reason: str) -> str:
     """Return a note on a report without the head's answer."""
     return (
