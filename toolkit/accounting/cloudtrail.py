@@ -88,16 +88,16 @@ class Trail:
         return replace(instance, ended=ended, end_cause=end_cause, end_seen=True)
 
     def with_stops(self, instance: Instance) -> Instance:
-        """Return the instance with the stops that nobody saw, and exact times of others."""
+        """Return the instance with unseen stops, and others' exact times."""
         events = self.events.get(instance.instance_id, ())
         if not events:
             return instance
         return replace(instance, stops=_with_exact_stops(instance.stops, list(_stops(events))))
 
     def disagreements(self, instance: Instance, source: str, end_source: str) -> Iterator[str]:
-        """Yield what CloudTrail says differently of an instance that it has not completed.
+        """Yield what CloudTrail says differently of an instance.
 
-        `source` tells its launch and stops, and `end_source` its end.
+        It must not be completed yet. `source` tells its launch and stops, and `end_source` its end.
         """
         events = self.events.get(instance.instance_id, ())
         name = instance.instance_id
@@ -148,7 +148,10 @@ def _with_exact_stops(known: Sequence[Stop], exact: Sequence[Stop]) -> tuple[Sto
 
 
 def _with_start(stop: Stop, known: Iterable[Stop]) -> Stop:
-    """Return an open stop with the start that a pass saw; the files may lack the event."""
+    """Return an open stop with the start that a pass saw.
+
+    The files may lack the event.
+    """
     starts = [start for _, start in known if start is not None and start >= stop[0]]
     return stop[0], min(starts, default=None)
 

@@ -284,7 +284,10 @@ class _Jobs:
 def _slurm_instances(
     sources: Sources, instances: Iterable[Instance], window: Window
 ) -> SlurmInstances:
-    """Return the head's list of Slurm's instances, none if it does not answer."""
+    """Return the head's list of Slurm's instances.
+
+    There are none if it does not answer.
+    """
     first = min((item.launched for item in instances), default=window.since)
     try:
         return slurm_instances.read(sources.runner, sources.slurm_name, max(first, window.since))

@@ -1,4 +1,4 @@
-"""What two sources say differently of one instance: sentences with both values."""
+"""Sentences on what two sources say differently of one instance."""
 
 from __future__ import annotations
 
@@ -31,7 +31,10 @@ def limited(sentences: Iterable[str]) -> list[str]:
 
 
 def differ(first: int | None, second: int | None, slack: int = SAME_MOMENT) -> bool:
-    """Return whether two sources tell two times. What one lacks does not differ."""
+    """Return whether two sources tell two times.
+
+    What one lacks does not differ.
+    """
     return first is not None and second is not None and abs(first - second) > slack
 
 

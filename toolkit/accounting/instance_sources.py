@@ -84,7 +84,7 @@ def _exact(instance: Instance, trail: Trail | None) -> Instance:
 def _trail_disagreements(
     exact: Iterable[Instance], rows_by_id: Mapping[str, Iterable[SlurmInstance]]
 ) -> Iterator[str]:
-    """Yield the ends that CloudTrail tells otherwise of instances that Slurm alone knows."""
+    """Yield other ends of instances that Slurm alone knows."""
     for instance in exact:
         powered_down = _end(rows_by_id[instance.instance_id])
         if differ(powered_down, instance.ended, SLACK):
@@ -152,4 +152,3 @@ def _disagreements(instance: Instance, rows: Sequence[SlurmInstance]) -> Iterato
 
 def _list(names: Iterable[str]) -> str:
     return " and ".join(sorted(names))
-

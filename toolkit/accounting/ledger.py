@@ -108,7 +108,10 @@ def combine(
 def _disagreements(
     records: Iterable[Record], ec2_instances: Iterable[Instance], trail: Trail | None
 ) -> Iterator[str]:
-    """Yield what ledger and EC2 say differently, which tells the last start alone."""
+    """Yield what ledger and EC2 say differently.
+
+    EC2 tells the last start alone.
+    """
     ec2_by_id = {instance.instance_id: instance for instance in ec2_instances}
     for record in records:
         instance = record.instance
@@ -235,9 +238,7 @@ def _complete(recorded: Instance, ec2_instance: Instance, written_at: int) -> In
     # The record may be older than the tags that name the node.
     if ec2_instance.node and (not recorded.node or disagreements.is_older(recorded)):
         recorded = replace(recorded, node=ec2_instance.node)
-    return replace(
-        recorded, ended=ended, end_cause=end_cause, end_seen=end_seen, seen_at=seen_at
-    )
+    return replace(recorded, ended=ended, end_cause=end_cause, end_seen=end_seen, seen_at=seen_at)
 
 
 _OPTIONAL: Final[Mapping[str, Any]] = {

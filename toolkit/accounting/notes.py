@@ -241,14 +241,16 @@ def slurm_not_asked(
     reach: int | None,
     window: Window,
 ) -> list[str]:
-    """Return a note if Slurm's own list of instances may know what is missing here."""
+    """Return a note if Slurm's own list may know what is missing."""
     if reach is None or reach >= window.until:
         return []
     is_incomplete = any(without_cost) or not all(by_id[item.instance_id].end_seen for item in costs)
     known = f"known up to {moment(reach)} UTC alone" if reach else "not known"
     return [
-        f"Slurm's own list of instances is {known}, since the head node does not answer: it may"
-        " name instances and ends that are missing here"
+        (
+            f"Slurm's own list of instances is {known}, since the head node does not answer: it may"
+            " name instances and ends that are missing here"
+        )
     ][:is_incomplete]
 
 

@@ -28,7 +28,7 @@ FIRST_SPAN: Final = 366 * DAY
 
 
 def read(buckets: Buckets, cluster: str, since: int, until: int) -> SlurmInstances:
-    """Return the instances that began in since … until, or in the 30 days before."""
+    """Return the instances that began in a time, or 30 days before."""
     keys = list_days(
         buckets.s3, buckets.records, records.SLURM_INSTANCES, since, until + FIRST_SPAN
     )
@@ -46,12 +46,12 @@ def read(buckets: Buckets, cluster: str, since: int, until: int) -> SlurmInstanc
 
 
 def _harmless(items: Iterable[SetAside]) -> tuple[SetAside, ...]:
-    """Return them as damage to a second source, by which no cost is unknown."""
+    """Return them as damage by which no cost is unknown."""
     return tuple(SetAside(item.name, item.reason, has_unknown_cost=False) for item in items)
 
 
 def wanted(keys: Sequence[RecordKey], since: int, until: int) -> list[RecordKey]:
-    """Return the fewest objects that have all starts of the time, and late ends."""
+    """Return few objects that have all starts and late ends."""
     by_day: dict[int, list[RecordKey]] = {}
     for key in keys:
         by_day.setdefault(key.since, []).append(key)

@@ -102,9 +102,7 @@ def merged(recorded: SlurmInstances, answer: SlurmInstances) -> SlurmInstances:
         if known is None or known.ended is None or item.ended is not None:
             latest[life] = item
     reach = None if answer.reach is None else max(answer.reach, recorded.reach or 0)
-    return SlurmInstances(
-        tuple(latest.values()), (*recorded.set_aside, *answer.set_aside), reach
-    )
+    return SlurmInstances(tuple(latest.values()), (*recorded.set_aside, *answer.set_aside), reach)
 
 
 def parse(text: str, cluster: str, source: str = _NAME_OF_TEXT) -> SlurmInstances:

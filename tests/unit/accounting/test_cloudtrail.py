@@ -108,27 +108,37 @@ def test_an_open_stop_of_cloudtrail_keeps_the_start_that_a_pass_saw(trail):
 def test_an_end_that_a_pass_and_cloudtrail_tell_differently_is_told_with_both_values(trail):
     recorded = an_instance(ended=T0 + 36_000)
     assert told(trail(TERMINATE, EVICTED), recorded) == [
-        "i-1: ended 2026-11-21 20:00:00 by the instance ledger, 2026-11-21 10:30:00 by CloudTrail;"
-        " billed to the former",
-        "i-1: end cause suspend by the instance ledger, interruption by CloudTrail; billed as the"
-        " former",
+        (
+            "i-1: ended 2026-11-21 20:00:00 by the instance ledger, 2026-11-21 10:30:00 by"
+            " CloudTrail; billed to the former"
+        ),
+        (
+            "i-1: end cause suspend by the instance ledger, interruption by CloudTrail; billed as"
+            " the former"
+        ),
     ]
 
 
 def test_a_stop_that_cloudtrail_makes_exact_is_told_with_both_values(trail):
     recorded = an_instance(stops=((T0 + 7000, T0 + 7900),))
     assert told(trail(STOP, START), recorded) == [
-        "i-1: stopped 2026-11-21 11:56:40 by the instance ledger, 2026-11-21 11:00:00 by CloudTrail;"
-        " billed by the latter",
-        "i-1: started 2026-11-21 12:11:40 by the instance ledger, 2026-11-21 12:00:00 by CloudTrail;"
-        " billed by the latter",
+        (
+            "i-1: stopped 2026-11-21 11:56:40 by the instance ledger, 2026-11-21 11:00:00 by"
+            " CloudTrail; billed by the latter"
+        ),
+        (
+            "i-1: started 2026-11-21 12:11:40 by the instance ledger, 2026-11-21 12:00:00 by"
+            " CloudTrail; billed by the latter"
+        ),
     ]
 
 
 def test_a_launch_that_cloudtrail_tells_differently_is_told_with_both_values(trail):
     assert told(trail(RUN), an_instance()) == [
-        "i-1: launched 2026-11-21 10:00:00 by the instance ledger, 2026-11-21 09:00:00 by CloudTrail;"
-        " billed from the former"
+        (
+            "i-1: launched 2026-11-21 10:00:00 by the instance ledger, 2026-11-21 09:00:00 by"
+            " CloudTrail; billed from the former"
+        )
     ]
 
 

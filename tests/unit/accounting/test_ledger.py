@@ -247,8 +247,10 @@ def test_a_type_a_lifecycle_and_a_node_that_differ_are_told_with_both_values():
     assert content.disagreements == (
         "i-1: type g5.xlarge by the instance ledger, g5.2xlarge by EC2; billed as the former",
         "i-1: lifecycle spot by the instance ledger, on-demand by EC2; billed as the former",
-        "i-1: node gpu-001 by the instance ledger, gpu-007 by EC2; jobs are looked for on the"
-        " former",
+        (
+            "i-1: node gpu-001 by the instance ledger, gpu-007 by EC2; jobs are looked for on the"
+            " former"
+        ),
     )
 
 
@@ -304,8 +306,10 @@ def test_cloudtrail_changes_no_end_that_was_seen_and_says_whose_it_is(
     (instance,) = content.instances
     assert instance.ended == T0 + 100
     assert content.disagreements == (
-        f"i-1: ended 2026-11-21 10:01:40 by {source}, 2026-11-21 15:00:00 by CloudTrail; billed to"
-        " the former",
+        (
+            f"i-1: ended 2026-11-21 10:01:40 by {source}, 2026-11-21 15:00:00 by CloudTrail; billed"
+            " to the former"
+        ),
     )
 
 

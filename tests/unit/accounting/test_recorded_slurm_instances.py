@@ -8,8 +8,8 @@ import pytest
 
 from slurmplugins.head.slurm_instance_days import SlurmInstanceDays
 from slurmplugins.model import records
-from slurmplugins.slurm import sacct
 from tests.fakes.slurmdbd import Row
+from tests.unit.accounting.samples import T0 as START
 from tests.unit.accounting.test_records import (
     DAY,
     HOUR,
@@ -21,7 +21,6 @@ from tests.unit.accounting.test_records import (
     entry,
     total,
 )
-from tests.unit.accounting.samples import T0 as START
 from tests.unit.accounting.test_slurm_instances import line
 from tests.unit.usage.record_store import Person
 from toolkit.accounting import recorded_slurm_instances, slurm_instances
@@ -48,7 +47,7 @@ def write_day(cluster, now):
 
 @pytest.fixture
 def cluster():
-    """A cluster whose bucket lost the record of an instance that ran a job."""
+    """A cluster whose bucket lost the record of an instance."""
     cluster = Cluster()
     start, end = T0 + HOUR, T0 + 2 * HOUR
     cluster.accounting.rows = {1: Row(1, 7, start + 60, end - 60, state="COMPLETED")}
@@ -142,7 +141,10 @@ def key_of(day):
 @pytest.mark.parametrize("length", [1, 7, 31, 92])
 @pytest.mark.parametrize("first", [0, 17, 150])
 def test_few_objects_have_every_start_of_a_time(length, first):
-    """Each looks back 30 days, and one after a gap to the object before it."""
+    """Each looks back 30 days.
+
+    One after a gap looks back to the object before it.
+    """
     kept = [day for day in range(first, 300) if not 100 < day < 145]
     keys = [key_of(T0 + day * DAY) for day in kept]
     since, until = T0 + 160 * DAY, T0 + (160 + length) * DAY
@@ -184,6 +186,4 @@ def test_without_records_nothing_is_known():
 
 
 def read(cluster):
-    return recorded_slurm_instances.read(
-        Buckets(cluster.s3, OWN, KEPT), "demo", T0, T0 + DAY
-    )
+    return recorded_slurm_instances.read(Buckets(cluster.s3, OWN, KEPT), "demo", T0, T0 + DAY)
