@@ -54,6 +54,8 @@ class FakeAccounting:
     most_rows: int = 10**9
     """sacct takes too long for more."""
     calls: list[tuple[int, int]] = field(default_factory=list)
+    instance_lines: dict[int, str] = field(default_factory=dict)
+    """A line of sacctmgr by the start of its instance."""
 
     def version(self) -> str:
         return "24.11.5"
@@ -75,6 +77,10 @@ class FakeAccounting:
     def jobs(self, jobs, until: int) -> list[Answer]:
         assert until
         return [self._answer([row for row in self.rows.values() if str(row.job) in jobs])]
+
+    def instances(self, cluster: str, since: int) -> str:
+        assert cluster == "demo"
+        return "".join(line for start, line in self.instance_lines.items() if start >= since)
 
     def _answer(self, rows) -> Answer:
         token = sacct.new_token()

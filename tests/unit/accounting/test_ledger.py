@@ -10,6 +10,8 @@ from botocore.exceptions import ClientError
 
 from tests.unit.accounting.samples import T0, an_instance
 from toolkit.accounting import ledger
+from toolkit.accounting.cloudtrail import Trail, TrailEvent
+from toolkit.accounting.disagreements import MOST_SENTENCES
 from toolkit.accounting.errors import LedgerError
 from toolkit.accounting.set_aside import SetAside
 
@@ -263,6 +265,7 @@ def test_credentials_that_may_read_none_of_several_objects_end_the_reading():
 def test_a_launch_or_an_end_that_ledger_and_ec2_tell_differently_is_told_with_both_values():
     restarted = describe_instance(
         state="terminated",
+        AmiLaunchIndex=0,
         LaunchTime=at(T0 + 43_200),
         StateTransitionReason="User initiated (2026-11-22 10:00:00 GMT)",
     )
@@ -274,10 +277,95 @@ def test_a_launch_or_an_end_that_ledger_and_ec2_tell_differently_is_told_with_bo
     assert "ended 2026-11-21 10:01:40 by the instance ledger, 2026-11-22 10:00:00 by EC2" in end
     assert (
         read_objects(
-            {"ledger/instances/i-1.json": json.dumps(RECORD)}, describe_instance()
+            {"ledger/instances/i-1.json": json.dumps(RECORD)}, describe_instance(AmiLaunchIndex=0)
         ).disagreements
         == ()
     )
+
+
+def test_a_type_a_lifecycle_and_a_node_that_differ_are_told_with_both_values():
+    described = describe_instance(
+        InstanceType="g5.2xlarge", Tags=[{"Key": "toolkit:node", "Value": "gpu-007"}]
+    )
+    del described["InstanceLifecycle"]
+    content = read_objects({"ledger/instances/i-1.json": json.dumps(RECORD)}, described)
+    assert content.disagreements == (
+        "i-1: type g5.xlarge by the instance ledger, g5.2xlarge by EC2; billed as the former",
+        "i-1: lifecycle spot by the instance ledger, on-demand by EC2; billed as the former",
+        (
+            "i-1: node gpu-001 by the instance ledger, gpu-007 by EC2; jobs are looked for on the"
+            " former"
+        ),
+    )
+
+
+def test_a_node_that_an_instance_was_given_since_its_record_is_ec2s():
+    described = describe_instance(Tags=[{"Key": "toolkit:node", "Value": "gpu-007"}])
+    record = RECORD | {"ended_at": None, "end_cause": None}
+    content = read_objects({"ledger/instances/i-1.json": json.dumps(record)}, described)
+    assert [instance.node for instance in content.instances] == ["gpu-007"]
+    (sentence,) = content.disagreements
+    assert sentence.endswith("gpu-007 by EC2; jobs are looked for on the latter")
+
+
+def test_many_disagreements_with_ec2_are_counted():
+    ids = [f"i-{number}" for number in range(30)]
+    content = read_objects(
+        {
+            f"ledger/instances/{name}.json": json.dumps(RECORD | {"instance_id": name})
+            for name in ids
+        },
+        *(describe_instance(name, AmiLaunchIndex=0, InstanceType="g5.2xlarge") for name in ids),
+    )
+    assert len(content.disagreements) == MOST_SENTENCES + 1
+    assert content.disagreements[-1] == "the same of 10 more instances"
+
+
+@pytest.mark.parametrize(
+    ("record_end", "description", "source"),
+    [
+        (RECORD["ended_at"], None, "the instance ledger"),
+        (None, "2026-11-21 10:01:40 GMT", "EC2"),
+    ],
+)
+def test_cloudtrail_changes_no_end_that_was_seen_and_says_whose_it_is(
+    record_end, description, source
+):
+    record = RECORD | {"ended_at": record_end}
+    items = [
+        describe_instance(
+            state="terminated",
+            AmiLaunchIndex=0,
+            StateTransitionReason=f"User initiated ({end})",
+        )
+        for end in [description]
+        if end
+    ]
+    content = ledger.read(
+        FakeS3({"ledger/instances/i-1.json": (json.dumps(record), T0)}),
+        "bucket",
+        FakeEc2(*items),
+        "demo",
+        trail=Trail({"i-1": (TrailEvent(T0 + 18_000, "TerminateInstances"),)}),
+    )
+    (instance,) = content.instances
+    assert instance.ended == T0 + 100
+    assert content.disagreements == (
+        (
+            f"i-1: ended 2026-11-21 10:01:40 by {source}, 2026-11-21 15:00:00 by CloudTrail; billed"
+            " to the former"
+        ),
+    )
+
+
+def test_only_what_lived_in_the_window_disagrees_with_cloudtrail():
+    record = ledger.Record(ledger.parse(json.dumps(RECORD), "k"), "k", T0)
+    trail = Trail({"i-1": (TrailEvent(T0 + 18_000, "TerminateInstances"),)})
+
+    def told(window):
+        return ledger.combine([record], (), (), trail=trail, window=window).disagreements
+
+    assert (len(told((T0, T0 + 50))), told((T0 + 5000, T0 + 9000))) == (1, ())
 
 
 @pytest.mark.parametrize("copy", ["ledger/instances/a.json", "ledger/instances/old/i-1.json"])
