@@ -7,7 +7,7 @@ names that have none.
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from decimal import Decimal, InvalidOperation
 from typing import TYPE_CHECKING, Any, Final
 
@@ -18,7 +18,7 @@ from slurmplugins.model import json_input
 from slurmplugins.model.instance import Lifecycle
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Collection, Iterable, Mapping
     from pathlib import Path
 
     from slurmplugins.cloud.spot_history import PricePoint
@@ -73,7 +73,7 @@ def document(
     remaining: Remaining,
     now: float,
 ) -> bytes:
-    """Return the file's content."""
+    """Return the file's content. All users of the cluster may read it."""
     value: dict[str, Any] = {
         "version": VERSION,
         "at": int(now),
@@ -85,16 +85,43 @@ def document(
         },
     }
     if remaining != Remaining():
+        shown = visible(remaining, part.private_data)
+        hides_users = bool(part.private_data & {"users", "accounts"})
         value |= {
-            "remaining": dict(remaining.accounts),
-            "remaining_of_projects": dict(remaining.projects),
-            "refused_projects": dict(remaining.refused),
-            "ended_accounts": dict(remaining.ended_accounts),
-            "ended_projects": dict(remaining.ended_projects),
-            "account_projects": dict(remaining.account_projects),
-            "default_accounts": dict(part.default_accounts),
+            "remaining": dict(shown.accounts),
+            "remaining_of_projects": dict(shown.projects),
+            "refused_projects": dict(shown.refused),
+            "ended_accounts": dict(shown.ended_accounts),
+            "ended_projects": dict(shown.ended_projects),
+            "account_projects": dict(shown.account_projects),
+            "default_accounts": {} if hides_users else dict(part.default_accounts),
         }
     return (json.dumps(value, separators=(",", ":"), sort_keys=True) + "\n").encode()
+
+
+def visible(remaining: Remaining, private_data: Collection[str]) -> Remaining:
+    """Return what all users may read, by slurm.conf's PrivateData.
+
+    A file has one reader or all: Lua can't open what is one account's alone.
+    """
+    shown = remaining
+    if "usage" in private_data:
+        shown = replace(shown, accounts={}, projects={})
+    if "accounts" in private_data:
+        ended = {
+            name: _words(name, "grant ended, and pays no job") for name in shown.ended_projects
+        }
+        shown = replace(
+            shown, accounts={}, ended_accounts={}, ended_projects=ended, account_projects={}
+        )
+    if {"usage", "accounts"} & frozenset(private_data):  # the words have the amount, and accounts
+        refused = {name: _words(name, "budget takes no job now") for name in shown.refused}
+        shown = replace(shown, refused=refused)
+    return shown
+
+
+def _words(project: str, what: str) -> str:
+    return f"project {project}: its {what}"
 
 
 def read_remaining(folder: Path, now: float) -> Remaining:

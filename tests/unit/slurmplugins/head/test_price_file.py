@@ -97,6 +97,45 @@ def test_default_accounts_are_told_only_beside_budgets():
     assert made(remaining=Remaining({"vision": 2.0}))["default_accounts"] == {"ada": "vision"}
 
 
+WHOLE = Remaining(
+    accounts={"vision": 12.5},
+    projects={"imagenet": 3.25},
+    refused={"imagenet": "erc: account vision and project imagenet may cost 5.00 USD until then"},
+    ended_accounts={"speech": "dfg: the grant of account speech ended"},
+    ended_projects={"coco": "dfg: the grant of account speech and project coco ended"},
+    account_projects={"speech": "coco"},
+)
+
+
+def private(*kinds):
+    slurm = {"version": "24.11", "private_data": list(kinds)}
+    return made(remaining=WHOLE, slurm=slurm)
+
+
+def test_where_usage_is_private_no_amount_of_a_budget_is_in_the_file():
+    document = private("usage")
+    assert (document["remaining"], document["remaining_of_projects"]) == ({}, {})
+    words = "project imagenet: its budget takes no job now"
+    assert document["refused_projects"] == {"imagenet": words}
+    assert document["ended_accounts"] == WHOLE.ended_accounts
+    text = json.dumps(document)
+    assert not [amount for amount in ("12.5", "3.25", "5.00") if amount in text]
+
+
+def test_where_users_are_private_nobodys_account_is_in_the_file():
+    assert private("users")["default_accounts"] == {}
+    assert private("users")["remaining"] == {"vision": 12.5}
+    assert private("jobs")["default_accounts"] == {"ada": "vision"}
+
+
+def test_where_accounts_are_private_no_account_is_named_in_the_file():
+    document = private("accounts")
+    assert not [name for name in ("vision", "speech") if name in json.dumps(document)]
+    assert document["remaining_of_projects"] == {"imagenet": 3.25}
+    words = "project coco: its grant ended, and pays no job"
+    assert document["ended_projects"] == {"coco": words}
+
+
 class Ec2:
     """EC2 with one price of now, or none."""
 
