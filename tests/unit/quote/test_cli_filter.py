@@ -34,6 +34,7 @@ DEFAULTS = {  # what the plugin gives for options that a user did not set, of 24
     "exclusive": "unset",
 }
 SPOT = {("g5.xlarge", "us-east-1a"): "0.40"}
+CLASSES = {"release": {"partitions": ["any", "spot"]}, "sweep": {"priority": 10}}
 LARGE = {
     "count": 2,
     "shape": {"cpus": 48, "memory_gib": 192, "gpus": 4, "gpu": "a10g"},
@@ -45,11 +46,12 @@ LARGE = {
 def sbatch(request, tmp_path):
     """A function that runs the script and returns its line."""
     script, prices = tmp_path / "cli_filter.lua", tmp_path / "prices.json"
-    text = bundle_files(a_config(), FACTS, PRICES, templates=TEMPLATES)["cli_filter.lua"]
+    config = a_config(classes=CLASSES)
+    text = bundle_files(config, FACTS, PRICES, templates=TEMPLATES)["cli_filter.lua"]
     assert '"/shared/.toolkit/quote/prices.json"' in text
     script.write_text(text.replace("/shared/.toolkit/quote/prices.json", str(prices)))
 
-    def line_of(content, *, now=NOW, environment=(), code="0", **options):
+    def line_of(content, *, now=NOW, environment=(), code="0", chosen=None, **options):
         if content is not None:
             prices.write_bytes(content)
         names = {name.replace("_", "-"): value for name, value in options.items()}
@@ -62,7 +64,10 @@ def sbatch(request, tmp_path):
             check=False,
         )
         assert done.returncode == 0
-        assert done.stdout.split() == ["defaults:", "0", "submit:", code, "after:", "0"]
+        changes = ["set:", f"partition={chosen}"] if chosen else []
+        assert done.stdout.split() == [
+            *("defaults:", "0", *changes, "submit:", code, "after:", "0"),
+        ]
         assert done.stderr.count("\n") <= 1
         start = f"{options.get('type', 'sbatch')}: "
         assert not done.stderr or done.stderr.startswith(start)
@@ -278,6 +283,36 @@ def test_a_job_of_a_grant_that_ended_is_told_so(sbatch):
 def test_without_budgets_nobodys_account_is_in_the_file():
     assert b"default_accounts" not in content()
     assert b"default_accounts" in content(Remaining({"vision": 1}))
+
+
+@pytest.mark.parametrize("kind", ["sbatch", "salloc", "srun"])
+@pytest.mark.parametrize("name", ["release", "Release"])
+def test_a_job_of_a_class_gets_the_first_of_its_partitions(sbatch, kind, name):
+    line = sbatch(content(), type=kind, qos=name, chosen="any", time="01:00:00", cpus_per_task="16")
+    assert "on demand now" in line  # no such node is in the default partition
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"qos": "release", "partition": "spot"},
+        {"qos": "sweep"},
+        {"qos": "normal"},
+        {"qos": "release,sweep"},
+        {"qos": "%s"},
+        {},
+        {"qos": "release", "type": "srun", "environment": {"SLURM_JOB_ID": "4"}.items()},
+    ],
+    ids=str,
+)
+def test_no_other_job_gets_another_partition(sbatch, options):
+    sbatch(content(), gpus="1", **options)  # it asserts that no option is changed
+
+
+@pytest.mark.parametrize("damaged", [None, b"", b"{", b"[" * 100_000])
+def test_a_class_needs_no_prices_to_choose_a_partition(sbatch, damaged):
+    sbatch(damaged, qos="release", chosen="any")
+    sbatch(damaged, qos="release", chosen="any", environment={"TOOLKIT_QUOTE": "off"}.items())
 
 
 def test_a_reservation_is_told_as_one(sbatch):

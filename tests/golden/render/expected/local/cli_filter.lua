@@ -1,9 +1,10 @@
 -- demo: written by the toolkit. Change cluster.yaml, not this file.
 --
 -- sbatch, salloc and srun run this on the user's own host, before slurmctld knows the job. It prints
--- what the job would cost. It changes no option. It refuses jobs of projects whose budget says so,
--- and no others. An error in it is caught: with an error here, Slurm's plugin would refuse the
--- submission (cli_filter_lua.c, pre_submit).
+-- what the job would cost. It changes one option: a job of a workload class that names no partition
+-- gets that of its class. It refuses jobs of projects whose budget says so, and no others. An error
+-- in it is caught: with an error here, Slurm's plugin would refuse the submission
+-- (cli_filter_lua.c, pre_submit).
 --
 -- It is Lua 5.1 to 5.4, whichever liblua Slurm finds (slurm_lua.c, slurm_lua_init).
 
@@ -11,6 +12,9 @@ local PRICES = "/shared/.toolkit/quote/prices.json"
 local MOST_BYTES = 262144
 local STALE = 3600 -- seconds after which the line tells the age of the prices, and no job is refused
 local TOO_OLD = 86400 -- seconds after which there is no line
+-- By workload class: the first of its partitions.
+local PARTITION_OF_CLASS = {
+}
 
 -- JSON: objects, lists, texts without \u escapes, numbers, true, false, null.
 
@@ -354,11 +358,24 @@ local function line(prices, options, now)
   return nil
 end
 
+local function is_step(options)
+  return options["type"] == "srun" and (os.getenv("SLURM_JOB_ID") or os.getenv("SLURM_JOBID"))
+end
+
+-- An option that neither the command, the environment nor the script gave is nil. slurmctld would
+-- take the default partition then (slurm_option_get in slurm_opt.c).
+local function choose_partition(options)
+  local partition = PARTITION_OF_CLASS[string.lower(options["qos"] or "")]
+  if partition and not options["partition"] and not is_step(options) then
+    options["partition"] = partition
+  end
+end
+
 -- Print the line, or why the job is refused; return true then.
 local function check(options)
   local kind = options["type"]
-  if kind == "srun" and (os.getenv("SLURM_JOB_ID") or os.getenv("SLURM_JOBID")) then
-    return false -- a step of a job
+  if is_step(options) then
+    return false
   end
   local prices = read_prices()
   local words = prices and refusal(prices, options, os.time())
@@ -381,6 +398,7 @@ function slurm_cli_setup_defaults(options, early)
 end
 
 function slurm_cli_pre_submit(options, offset)
+  pcall(choose_partition, options)
   local whole, refused = pcall(check, options)
   return whole and refused and slurm.ERROR or slurm.SUCCESS
 end
