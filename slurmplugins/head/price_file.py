@@ -7,12 +7,14 @@ names that have none.
 from __future__ import annotations
 
 import json
+import math
 from dataclasses import dataclass, field, replace
 from decimal import Decimal, InvalidOperation
 from typing import TYPE_CHECKING, Any, Final
 
 from slurmplugins.budgets.figures import STALE
 from slurmplugins.budgets.files import REMAINING
+from slurmplugins.head.submit_history import NO_HISTORY
 from slurmplugins.launch.fallback import fallback_order
 from slurmplugins.model import json_input
 from slurmplugins.model.instance import Lifecycle
@@ -24,9 +26,11 @@ if TYPE_CHECKING:
     from slurmplugins.cloud.spot_history import PricePoint
     from slurmplugins.config.burst import BurstConfig
     from slurmplugins.config.submit_line import SubmitLine
+    from slurmplugins.head.submit_history import SubmitHistory
     from slurmplugins.model.instance import Offering
 
 VERSION: Final = 1
+SPOT: Final = "spot"
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +76,8 @@ def document(
     spot: SpotPrices,
     remaining: Remaining,
     now: float,
+    *,
+    history: SubmitHistory = NO_HISTORY,
 ) -> bytes:
     """Return the file's content. All users of the cluster may read it."""
     value: dict[str, Any] = {
@@ -80,7 +86,11 @@ def document(
         "default": part.default,
         "nodes": part.nodes,
         "partitions": {
-            name: {**item, "offers": _offers(config, name, item["pools"], spot)}
+            name: {
+                **item,
+                "offers": _offers(config, name, item["pools"], spot, history),
+                "wait": history.wait(name),
+            }
             for name, item in part.partitions.items()
         },
     }
@@ -166,25 +176,46 @@ def _items(value: object, key: str) -> list[tuple[str, object]]:
 
 
 def _offers(
-    config: BurstConfig, partition: str, pools: Iterable[str], spot: SpotPrices
+    config: BurstConfig,
+    partition: str,
+    pools: Iterable[str],
+    spot: SpotPrices,
+    history: SubmitHistory,
 ) -> dict[str, dict[str, Any]]:
-    """Return each pool's first offering with its price."""
+    """Return each pool's first offering, and one that is bought otherwise."""
     offers = {}
     for name in pools:
         pool = config.pools.get(name)
         if pool is None:
             continue
-        groups = fallback_order(pool, config.policy_of(partition), 0.0)
-        offering = next((group[0] for group in groups), None)
-        usd = None if offering is None else _price(offering, spot)
-        if offering is not None and usd is not None:
-            offers[name] = {"usd": float(usd), "type": offering.type, "buy": _buy(offering)}
+        policy = config.policy_of(partition)
+        first = next((group[0] for group in fallback_order(pool, policy, 0.0)), None)
+        offer = None if first is None else _offer(first, spot)
+        if first is None or offer is None:
+            continue
+        groups = fallback_order(pool, policy, math.inf)  # what is bought after a wait, too
+        others = (item for group in groups for item in group if _buy(item) != offer["buy"])
+        other = next(filter(None, (_offer(item, spot) for item in others)), None)
+        past = history.interruptions(first.type) if offer["buy"] == SPOT else None
+        offers[name] = (
+            offer
+            | ({} if other is None else {"other": other})
+            | ({} if past is None else {"interruptions": past})
+        )
     return offers
+
+
+def _offer(offering: Offering, spot: SpotPrices) -> dict[str, Any] | None:
+    """Return an offering with its price; None if the price is unknown."""
+    usd = _price(offering, spot)
+    if usd is None:
+        return None
+    return {"usd": float(usd), "type": offering.type, "buy": _buy(offering)}
 
 
 def _buy(offering: Offering) -> str:
     if offering.lifecycle is Lifecycle.SPOT:
-        return "spot"
+        return SPOT
     return "reserved" if offering.reservation else "on demand"
 
 

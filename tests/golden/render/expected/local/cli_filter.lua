@@ -312,7 +312,58 @@ local function refusal(prices, options, now)
   return entry(prices.refused_projects, project)
 end
 
-local function line(prices, options, now)
+-- Return a number of an object that may be damaged.
+local function number_in(object, key)
+  local value = tonumber(entry(object, key))
+  return value and value >= 0 and value < 1e9 and value or nil
+end
+
+local function wait_words(name, wait)
+  local seconds, jobs = number_in(wait, "seconds"), number_in(wait, "count")
+  if not seconds or not jobs then
+    return nil
+  end
+  local long = seconds < 60 and string.format("%.0f s", seconds) or duration(seconds / 3600)
+  return string.format("wait in %s %s (median of %.0f)", name, long, jobs)
+end
+
+local function interruption_words(offer)
+  local taken = number_in(offer.interruptions, "count")
+  local instance_hours = number_in(offer.interruptions, "hours")
+  if not taken or not instance_hours then
+    return nil
+  end
+  local plural = taken == 1 and "" or "s"
+  local words = "%.0f interruption%s in %.0f h of %s"
+  return string.format(words, taken, plural, instance_hours, offer.type)
+end
+
+-- Return what is told of the budget; usd is the whole job's cost, if it has a bound.
+local function budget_words(prices, options, usd)
+  local grant = ended(prices, options)
+  if grant then
+    return grant
+  end
+  local account, left = remaining(prices, options)
+  if not left then
+    return nil
+  end
+  local words = string.format("%s has %.2f USD left in its budget", account, math.max(left, 0))
+  return usd and usd > left and words .. ", less than this job may cost" or words
+end
+
+local function other_words(offer)
+  local usd, buy = number_in(offer.other, "usd"), entry(offer.other, "buy")
+  if not usd or not buy then
+    return ""
+  end
+  local kind = entry(offer.other, "type")
+  local place = kind and kind ~= offer.type and " on " .. kind or ""
+  return string.format(", %s %.2f%s", buy, usd, place)
+end
+
+-- Return the line of the price, and a second one of what else is known.
+local function lines(prices, options, now)
   local age = now - (tonumber(prices.at) or 0)
   if age > TOO_OLD then
     return nil
@@ -341,18 +392,15 @@ local function line(prices, options, now)
         words = string.format("no time limit: %s USD each hour", amount(per_hour * tasks))
       end
       words = string.format("%s; %s now %.2f USD/h on %s", words, offer.buy, offer.usd, offer.type)
+      words = words .. other_words(offer)
       if age > STALE then
         words = string.format("%s, by prices of %s ago", words, duration(age / 3600))
       end
-      local account, left = remaining(prices, options)
-      local grant = ended(prices, options)
-      if grant then
-        words = words .. "; " .. grant
-      elseif left and usd and usd > left then
-        local rest = string.format("%s has %s USD left", account, amount(math.max(left, 0)))
-        words = string.format("%s; %s in its budget", words, rest)
-      end
-      return words
+      local others = {}
+      others[#others + 1] = wait_words(name, partition.wait)
+      others[#others + 1] = interruption_words(offer)
+      others[#others + 1] = budget_words(prices, options, usd)
+      return words, table.concat(others, "; ")
     end
   end
   return nil
@@ -371,7 +419,7 @@ local function choose_partition(options)
   end
 end
 
--- Print the line, or why the job is refused; return true then.
+-- Print the lines, or why the job is refused; return true then.
 local function check(options)
   local kind = options["type"]
   if is_step(options) then
@@ -386,9 +434,15 @@ local function check(options)
   if kind == "scrontab" or count(options["quiet"]) or os.getenv("TOOLKIT_QUOTE") == "off" then
     return false
   end
-  words = prices and line(prices, options, os.time())
-  if words then
-    io.stderr:write(kind, ": ", words, "\n") -- slurm.log_info would put "lua: " before it
+  if not prices then
+    return false
+  end
+  local first, second = lines(prices, options, os.time())
+  if first then
+    io.stderr:write(kind, ": ", first, "\n") -- slurm.log_info would put "lua: " before it
+  end
+  if second and second ~= "" then
+    io.stderr:write(kind, ": ", second, "\n")
   end
   return false
 end
