@@ -264,6 +264,7 @@ def test_a_job_that_may_cost_more_than_is_left_is_told_so_and_goes_on(sbatch):
     told = "\nvision has 2.50 USD left in its budget, less than this job may cost"
     left = content(Remaining({"vision": 2.5}))
     assert sbatch(left, account="vision", **options).endswith(told)
+    assert sbatch(left, account="Vision", **options).endswith(told)  # slurmdbd has small letters
     assert sbatch(left, **options).endswith(told)  # ada's own account
     assert "\n" not in sbatch(left, account="other", **options)
     assert sbatch(content(Remaining({"vision": 50})), account="vision", **options).endswith(

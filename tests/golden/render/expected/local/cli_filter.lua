@@ -279,6 +279,7 @@ end
 
 local function account_and_project(prices, options)
   local account = options["account"] or entry(prices.default_accounts, os.getenv("USER"))
+  account = account and string.lower(account) -- as slurmdbd has it
   local wckey = options["wckey"]
   if wckey and wckey ~= "" then
     return account, string.lower(wckey)
