@@ -22,6 +22,7 @@ class Row:
     submit: int = 0
     state: str = "RUNNING"
     name: str = "digits"
+    partition: str = ""
 
     def text(self, token: str) -> str:
         values = dict.fromkeys(NAMES, "") | {
@@ -29,6 +30,7 @@ class Row:
             "JobIDRaw": str(self.job),
             "JobID": str(self.job),
             "Cluster": "demo",
+            "Partition": self.partition,
             "Account": "vision",
             "User": "ada",
             "Submit": str(self.submit or self.eligible),
