@@ -125,7 +125,7 @@ def command(
     )
 
     with report_period.made(config_path, config, wanted, now) as (made, head):
-        for line in report_period.live_lines(config, wanted, now):
+        for line in report_period.live_lines(config, wanted):
             click.echo(line, err=True)
         whole = made if made.bill_status is not None else _with_bill_status(made)
         report = report_period.with_names(whole, names)

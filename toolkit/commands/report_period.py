@@ -17,9 +17,11 @@ from toolkit.bill.history import NO_BILLS
 from toolkit.commands.period_options import own_user, periods_of
 from toolkit.commands.report_closed import made_report
 from toolkit.output import table
+from toolkit.statements import log
 from toolkit.statements.errors import StatementsError
 from toolkit.statements.settings import settings_of
-from toolkit.statements.states import State
+from toolkit.statements.states import State, history
+from toolkit.usage.cluster_store import cluster_folder
 from toolkit.usage.summed_report import with_projects
 
 if TYPE_CHECKING:
@@ -59,7 +61,7 @@ class Wanted:
 
     @property
     def computing_option(self) -> str | None:
-        """Return the option for which a closed month is computed anew, if one was given."""
+        """Return the option that computes a closed month anew, if any."""
         if self.anew:
             return "--anew"
         if self.trail is not None:
@@ -122,14 +124,14 @@ def made(
         yield with_projects(report, settings_of(config).projects), head
 
 
-def live_lines(config: ClusterConfig, wanted: Wanted, now: datetime) -> tuple[str, ...]:
-    """Return the words on closed months whose figures a report does not print.
+def live_lines(config: ClusterConfig, wanted: Wanted) -> tuple[str, ...]:
+    """Return words on closed months that a report computes.
 
     They are for standard error. A log that can't be read costs no report.
     """
     option, month = wanted.computing_option, wanted.month
     try:
-        records = periods_of(config, now, NO_BILLS).records
+        records = history(log.read(cluster_folder(config.cluster) / log.FILE))
     except StatementsError as error:
         return (f"closed months: {error.message}",)
     since, until = wanted.seconds

@@ -9,6 +9,7 @@
     closed.json            the closed days
     closed/day=…/          their charges
     closed-months/…/       their sums by month, which can be made again
+    origin.json            whose records these are (`origin.py`)
 
 A change writes new files, then replaces a JSON file at once. Whoever is killed before that has
 changed nothing that counts.

@@ -26,7 +26,13 @@ from toolkit.accounting import periods
 from toolkit.accounting.days import day_of
 from toolkit.accounting.report import Key
 from toolkit.bill.history import NO_BILLS
-from toolkit.commands import period_options, report as report_command, report_closed, report_period
+from toolkit.commands import (
+    period_options,
+    report as report_command,
+    report_closed,
+    report_period,
+    savings as savings_command,
+)
 from toolkit.config import load
 from toolkit.deploy import head as head_module, session
 from toolkit.errors import EndpointUnreachable
@@ -73,7 +79,7 @@ def config(two_months, tmp_path, monkeypatch):
     monkeypatch.setenv("TOOLKIT_USAGE_STORE", str(store))
     monkeypatch.setenv("TOOLKIT_BILLS", str(tmp_path / "bills"))
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "xdg"))
-    for module in (report_command, period_options):
+    for module in (report_command, period_options, savings_command):
         monkeypatch.setattr(module, "datetime", Clock)
     monkeypatch.setattr(period_options.getpass, "getuser", lambda: "ada")
     monkeypatch.setattr(session, "connected", no_aws)
@@ -103,7 +109,7 @@ def toolkit(config, capsys):
 
 @pytest.fixture
 def aws(config, monkeypatch):
-    """The cloud and the head, as far as a report of these months asks them."""
+    """The cloud and the head that a report asks."""
 
     class Account:
         account = "111122223333"
@@ -531,3 +537,99 @@ def test_a_damaged_log_of_periods_costs_no_live_report(toolkit, tmp_path):
     assert toolkit("report", "--since", "2026-11-29", "--until", "2026-12-02")
     (line,) = toolkit.err.splitlines()
     assert line.startswith(f"closed months: {log} line 2 does not follow")
+
+
+OFFLINE = (
+    ("period", "list"),
+    ("report", "--period", "2026-11"),
+    ("report", "--since", "2026-11-29", "--until", "2026-12-02"),
+    ("savings", "--since", "2026-11-29", "--until", "2026-12-02"),
+    ("statement", "--period", "2026-11"),
+)
+
+
+def of_account(number, **more):
+    """Return the origin of an account's cluster `demo`."""
+    return {
+        "version": VERSION,
+        "region": "us-east-1",
+        "bucket": f"demo-{number}-us-east-1-bak",
+        **more,
+    }
+
+
+@pytest.fixture
+def origin(tmp_path):
+    """The function that writes whose records the store has."""
+
+    def write(content) -> None:
+        path = tmp_path / "usage" / "clusters" / "demo" / "origin.json"
+        path.write_text(json.dumps(content))
+
+    return write
+
+
+@pytest.fixture
+def on_aws(config, tmp_path, monkeypatch):
+    """The file of AWS's profiles; cluster.yaml has the profile `work`."""
+    lines = [
+        line
+        for line in config.read_text().splitlines(keepends=True)
+        if not line.strip().startswith(("endpoint_url:", "credentials_file:"))
+    ]
+    config.write_text("".join(lines).replace("  profile: local #", "  profile: work #"))
+    path = tmp_path / "aws-config"
+    monkeypatch.setenv("AWS_CONFIG_FILE", str(path))
+    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(tmp_path / "aws-credentials"))
+    return path
+
+
+@pytest.mark.parametrize("words", OFFLINE)
+def test_a_cluster_of_another_account_with_the_same_name_and_region_is_refused(
+    toolkit, origin, on_aws, words
+):
+    origin(of_account("111122223333"))
+    on_aws.write_text("[profile work]\nsso_account_id = 999988887777\n")
+    said = toolkit(*words, code=2)
+    assert "has the records of another cluster 'demo'" in said
+    assert "demo-111122223333-us-east-1-bak in us-east-1" in said
+    assert "cluster.yaml is of demo-999988887777-us-east-1-bak in us-east-1" in said
+    on_aws.write_text("[profile work]\nsso_account_id = 111122223333\n")
+    toolkit(*words)
+    assert not toolkit.err.count("account")
+
+
+@pytest.mark.parametrize("words", OFFLINE)
+def test_what_aws_said_of_a_profile_tells_clusters_apart(toolkit, origin, on_aws, words):
+    profiles = {"work": "999988887777", "house": "111122223333"}
+    origin(of_account("111122223333", profiles=profiles))
+    assert "demo-999988887777-us-east-1-bak" in toolkit(*words, code=2)
+    origin(of_account("999988887777", profiles=profiles))
+    toolkit(*words)
+
+
+@pytest.mark.parametrize("words", OFFLINE)
+def test_a_profile_that_nothing_is_known_of_is_named_once(toolkit, origin, on_aws, words, tmp_path):
+    origin(of_account("111122223333", profiles={"house": "111122223333"}))
+    toolkit(*words)
+    (line,) = [line for line in toolkit.err.splitlines() if "account" in line]
+    store = tmp_path / "usage" / "clusters" / "demo"
+    assert line == (
+        f"{store}: it is not known whether its records are of the AWS account of the profile "
+        "work. `toolkit usage close` asks AWS."
+    )
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("report", "--period", "2026-10"),
+        ("report", "--period", "2026-11", "--anew"),
+        ("savings", "--since", "2026-09-01", "--until", "2026-10-01"),
+    ],
+)
+def test_where_aws_is_asked_it_says_the_account(toolkit, origin, aws, words):
+    origin(of_account("999988887777"))
+    said = toolkit(*words, code=2)
+    assert "cluster.yaml is of demo-111122223333-us-east-1-bak" in said
+    assert "from the bucket demo-999988887777-us-east-1-bak" in said
