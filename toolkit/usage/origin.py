@@ -38,9 +38,10 @@ def check(store: ClusterStore, region: str, bucket: str = "") -> None:
 
 
 def keep(store: ClusterStore, region: str, bucket: str, profile: str, account: str) -> None:
-    """Write down whose records the store has, once, and the account of a profile.
+    """Write down whose records the store has, once.
 
-    The profile's is kept also if the store is another cluster's. Raises OtherCluster.
+    The account of the profile is kept too, even if the store is another cluster's. Raises
+    OtherCluster.
     """
     path = _path(store)
     known = store.read_json(path)
@@ -54,12 +55,12 @@ def keep(store: ClusterStore, region: str, bucket: str, profile: str, account: s
 
 
 def account_of(store: ClusterStore, profile: str) -> str:
-    """Return the account of a profile, as AWS said at the last closing; empty if unknown."""
+    """Return a profile's account as AWS said it, if known."""
     return str(_profiles(store).get(profile, ""))
 
 
 def is_of_other_profiles(store: ClusterStore, profile: str) -> bool:
-    """Return whether the store knows profiles, and this one is none of them."""
+    """Return whether the store knows profiles, but not this one."""
     known = _profiles(store)
     return bool(known) and profile not in known
 
