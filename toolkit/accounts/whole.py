@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from toolkit.accounts.associations import read_associations, with_marks
 from toolkit.accounts.classes import declared_classes, plan_classes, read_classes
 from toolkit.accounts.current import read
 from toolkit.accounts.declared import declared_accounts
@@ -14,14 +15,17 @@ if TYPE_CHECKING:
     from toolkit.head_runner import Runner
 
 
-def whole_plan(config: ClusterConfig, runner: Runner, *, prune: bool = False) -> Plan:
+def whole_plan(
+    config: ClusterConfig, runner: Runner, *, prune: bool = False, adopt: bool = False
+) -> Plan:
     """Return what slurmdbd lacks of cluster.yaml.
 
     slurmdbd's QOS are read where cluster.yaml has classes, or where those that it had may be
-    removed. Raises HeadCommandFailed, SlurmAnswerError or ClassTakenError.
+    removed. Raises HeadCommandFailed, SlurmAnswerError, AccountTakenError or
+    ClassTakenError.
     """
-    current = read(runner, config.cluster)
-    accounts = plan(declared_accounts(config), current, config.cluster, prune=prune)
+    current = with_marks(read(runner, config.cluster), read_associations(runner, config.cluster))
+    accounts = plan(declared_accounts(config), current, config.cluster, prune=prune, adopt=adopt)
     if not (config.classes or prune):
         return accounts
     classes = plan_classes(

@@ -419,6 +419,22 @@ def test_accounts_apply_dry_run_changes_nothing(slurmdbd):
     assert slurmdbd.changes == []
 
 
+def test_accounts_of_somebody_else_are_adopted_by_an_option_alone(slurmdbd):
+    slurmdbd.accounts["vision"] = {"parent": "root", "fairshare": "1", "organization": "x\x1b"}
+    refused = accounts("plan")
+    assert refused.exit_code == 1
+    assert "account vision was not made by the toolkit" in str(refused.exception)
+    assert "~ account vision: adopted" in accounts("plan", "--adopt").stdout
+    assert slurmdbd.changes == []
+    assert accounts("apply", "--adopt").exit_code == 0
+    assert accounts("plan").stdout == "accounts: nothing to change\n"
+
+
+def test_names_in_slurmdbd_do_not_control_the_terminal(slurmdbd):
+    slurmdbd.accounts["a\x1b[2J"] = {"parent": "root", "fairshare": "1", "organization": "x"}
+    assert "account a?[2J, not made by the toolkit" in accounts("plan").stdout
+
+
 def test_accounts_prune_requires_yes(slurmdbd):
     accounts("apply")
     slurmdbd.accounts["old"] = {"parent": "root", "fairshare": "1", "organization": "toolkit"}
