@@ -14,8 +14,8 @@ class RefusedError(Exception):
 
 
 def _printed(key, value, before):
-    """Return what slurmdbd prints of an association's setting once it has a value."""
-    if "tres" in key:  # each by itself
+    """Return a setting as slurmdbd prints it afterwards."""
+    if "tres" in key:  # Each TRES is kept by itself.
         tres = dict(part.split("=") for part in before.split(",") if part)
         tres |= dict(part.split("=") for part in value.split(","))
         tres = {name: number for name, number in tres.items() if number != "-1"}
@@ -122,7 +122,7 @@ class FakeSacctmgr:
         return found
 
     def _limit(self, known, settings):
-        """Keep limits as slurmdbd does: TRES one by one, a comment in small letters."""
+        """Keep limits as slurmdbd does."""
         for name, value in settings.items():
             key = COLUMNS.get(name.lower(), name.lower())
             known[key] = _printed(key, value, known.get(key, ""))

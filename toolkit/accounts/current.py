@@ -26,7 +26,8 @@ def read(runner: Runner, cluster: str) -> AccountTree:
 
 def parse(account_rows: str, associations: str, users: str) -> AccountTree:
     """Parse the three answers."""
-    owned_names, taken = set(), set()
+    owned_names: set[str] = set()
+    taken: set[str] = set()
     for name, organization in forms.rows(account_rows, _ACCOUNTS):
         (owned_names if organization == OWNER else taken).add(name)
     accounts: dict[str, Account] = {}

@@ -46,6 +46,11 @@ def seconds(text: str) -> int:
     return int(days or 0) * _DAY + hours * 3600 + minutes * 60 + rest
 
 
+def whole_minutes(duration: int) -> int:
+    """Round seconds up to a minute, as sacctmgr does."""
+    return -(-duration // 60) * 60
+
+
 def clock(duration: int) -> str:
     """Return seconds as sacctmgr reads and prints a time with days."""
     left = f"{duration % _DAY // 3600:02}:{duration % 3600 // 60:02}:{duration % 60:02}"

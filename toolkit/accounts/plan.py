@@ -19,10 +19,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """The changes to make, and the undeclared accounts and members that stay."""
+    """The changes to make, and what is not in cluster.yaml and stays."""
 
     changes: tuple[Change, ...]
     left_alone: tuple[str, ...]
+    notes: tuple[str, ...] = ()
+    """What is in cluster.yaml and is not changed, with the reason."""
 
 
 class AccountTakenError(ToolkitError):
@@ -75,7 +77,7 @@ def _argv(*words: str) -> tuple[str, ...]:
 
 
 def _adoption(name: str) -> Change:
-    """Return the change that makes an account the toolkit's, on all its clusters."""
+    """Return the change that makes an account ours, on all clusters."""
     argv = _argv("modify", "account", "where", f"name={name}", "set", f"organization={OWNER}")
     return Change("change", f"account {name}: adopted", argv)
 

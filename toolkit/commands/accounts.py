@@ -108,9 +108,8 @@ def _line(change: Change) -> str:
 
 
 def _kept_lines(plan: Plan) -> str:
-    return "".join(
-        f"  {plain(entry)}: not in cluster.yaml, left alone\n" for entry in plan.left_alone
-    )
+    left = (f"{entry}: not in cluster.yaml, left alone" for entry in plan.left_alone)
+    return "".join(f"  {plain(line)}\n" for line in (*plan.notes, *left))
 
 
 def _json_plan(plan: Plan) -> dict[str, Any]:
@@ -120,4 +119,5 @@ def _json_plan(plan: Plan) -> dict[str, Any]:
             for change in plan.changes
         ],
         "left_alone": list(plan.left_alone),
+        "notes": list(plan.notes),
     }

@@ -411,7 +411,8 @@ def test_accounts_plan_changes_nothing_and_apply_does(slurmdbd):
     assert slurmdbd.changes == []
     assert "accounts: 4 changed" in accounts("apply").stdout
     assert accounts("plan").stdout == "accounts: nothing to change\n"
-    assert json.loads(accounts("plan", "--json").stdout) == {"changes": [], "left_alone": []}
+    nothing = {"changes": [], "left_alone": [], "notes": []}
+    assert json.loads(accounts("plan", "--json").stdout) == nothing
 
 
 def test_accounts_apply_dry_run_changes_nothing(slurmdbd):

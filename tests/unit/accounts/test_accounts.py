@@ -143,7 +143,7 @@ def test_a_users_default_account_stays_while_an_admin_has_the_user_in_another():
 
 
 def test_a_user_with_an_association_of_one_partition_is_not_removed():
-    """Keep her: sacctmgr has no words for the one association without the other."""
+    """Keep her: sacctmgr can't name one of the two associations alone."""
     slurm = FakeSacctmgr()
     make(slurm, SMALL)
     slurm.partitions.add(("vision", "bob", "spot"))
