@@ -62,8 +62,8 @@ def plan_limits(
 ) -> Plan:
     """Plan the limits and shares of accounts and users.
 
-    They follow the changes that add these. With `adopt`, users whom an admin put into these accounts count as put there by the toolkit.
-    Accounts with a budget are `budgeted`.
+    They follow the changes that add these. Accounts with a budget are `budgeted`. With `adopt`,
+    users whom an admin put into these accounts count as put there by the toolkit.
     """
     changes, notes = [], []
     for key, wanted in target.items():

@@ -17,6 +17,7 @@ from tests.unit.accounting.samples import T0
 from tests.unit.accounting.test_sacct import HELP, row
 from toolkit.accounting import sacct
 from toolkit.accounting.allocation import Window
+from toolkit.accounts import Plan
 from toolkit.commands import (
     accounts as accounts_command,
     moments,
@@ -429,6 +430,17 @@ def test_accounts_of_somebody_else_are_adopted_by_an_option_alone(slurmdbd):
     assert slurmdbd.changes == []
     assert accounts("apply", "--adopt").exit_code == 0
     assert accounts("plan").stdout == "accounts: nothing to change\n"
+
+
+def test_accounts_plan_says_what_of_cluster_yaml_it_does_not_change(slurmdbd, monkeypatch):
+    made = Plan((), ("account old",), ("user ada in account vision: not changed, because x",))
+    monkeypatch.setattr(accounts_command, "_plan", lambda *args, **options: made)
+    assert accounts("plan").stdout == (
+        "  user ada in account vision: not changed, because x\n"
+        "  account old: not in cluster.yaml, left alone\n"
+        "accounts: nothing to change\n"
+    )
+    assert json.loads(accounts("plan", "--json").stdout)["notes"] == list(made.notes)
 
 
 def test_names_in_slurmdbd_do_not_control_the_terminal(slurmdbd):

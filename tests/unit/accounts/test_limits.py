@@ -145,7 +145,7 @@ def test_a_limit_that_an_admin_changed_since_is_set_again_but_not_taken_back():
 
 
 def test_a_limit_of_the_account_is_not_read_as_the_users_own():
-    """Read it where it is set: sacctmgr shows it of each user, too."""
+    """Read it where it is set: sacctmgr also shows it of users."""
     slurm = FakeSacctmgr()
     given = config(limits={"per_user": {"jobs": 2}}, ada={"jobs": 2}, fairshare=None)
     make(slurm, given)
