@@ -104,7 +104,7 @@ def _write_html(path: Path, report: Report, facts: FinanceFacts, keys: Sequence[
     from toolkit.finance.errors import FinanceError
     from toolkit.finance.measures import measures
 
-    made = measures(report, facts.prices)
+    made = measures(report, facts.prices, facts.choices)
     subject = html_report.Subject(report, made, facts.targets, facts.before)
     try:
         path.write_text(html_report.render(subject, keys), encoding="utf-8")

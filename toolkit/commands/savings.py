@@ -22,14 +22,14 @@ if TYPE_CHECKING:
 def command(
     *, config_path: Path | None, since: datetime, until: datetime | None, as_json: bool
 ) -> None:
-    """Print what spot, reuse and power-down saved, by month.
+    """Print what spot, reuse, power-down and later starts saved, by month.
 
     Each line has what it cost too. It compares with a stated other way, at the on-demand price.
     The lines compare with different ways, so they do not add up.
     """
     from toolkit.accounting.allocation import Window
     from toolkit.commands.report_closed import made_report
-    from toolkit.commands.report_facts import list_prices
+    from toolkit.commands.report_facts import choices, list_prices
     from toolkit.finance import savings_text
     from toolkit.finance.charges_by_day import charges_by_day
     from toolkit.finance.outcomes import Outcomes
@@ -49,7 +49,11 @@ def command(
     )
     with making as (report, _):
         made = ledger(
-            report, list_prices(config_path, config), list(charges_by_day(report)), Outcomes(report)
+            report,
+            list_prices(config_path, config),
+            list(charges_by_day(report)),
+            Outcomes(report),
+            choices(report, config),
         )
     if as_json:
         from toolkit.output import print_json

@@ -156,6 +156,8 @@ def command(
         submitted = not (dry_run or refused)
         chain = _chain(checked, request, slurm, submitted=submitted)
     report(checked, chain, submitted=submitted, as_json=as_json)
+    if submitted and start is not None:
+        _record_start(config_path, start, chain)
     if refused and not dry_run:
         raise _refusal(len(checked.errors))
     return 1 if refused else 0
@@ -295,6 +297,25 @@ def _chain(
     if submitted:
         return stages.submit_chain(submission, staging, slurm, request.environment)
     return stages.planned_chain(submission, staging, request.environment)
+
+
+def _record_start(
+    config_path: Path | None, start: ChosenStart, chain: tuple[ChainedJob, ...]
+) -> None:
+    """Record a later start for the savings ledger.
+
+    The job is submitted, so a record that can't be written is no error.
+    """
+    from toolkit.quote import planned_starts, predictions
+    from toolkit.quote.errors import QuoteError
+
+    planned = start.planned(next(item.job for item in chain if item.role == "job"))
+    if planned is None:
+        return
+    try:
+        planned_starts.add(predictions.record_path(load(config_path).cluster), planned)
+    except QuoteError as error:
+        click.echo(f"not in the savings ledger: {error.message}", err=True)
 
 
 def _refusal(errors: int) -> SubmitRefused:

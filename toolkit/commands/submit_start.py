@@ -14,11 +14,13 @@ from toolkit.datasets.copy_plan import duration
 from toolkit.submit.plan import AddedOption
 
 if TYPE_CHECKING:
+    from decimal import Decimal
     from pathlib import Path
 
     from toolkit.config import ClusterConfig
     from toolkit.quote.cheapest_start import Start
     from toolkit.quote.offers import Offer
+    from toolkit.quote.planned_starts import PlannedStart
     from toolkit.quote.request import JobRequest
 
 
@@ -32,6 +34,18 @@ class ChosenStart:
     copy_seconds: int = 0
     """How long the copies before the job take."""
     buys_spot: bool = True
+    price_now: Decimal | None = None
+    """The spot price of a whole instance at submission; None: it is not known."""
+    now: int = 0
+
+    def planned(self, job: str) -> PlannedStart | None:
+        """Return a later start; None if the job begins at once."""
+        from toolkit.quote.planned_starts import PlannedStart
+
+        start, offer, price = self.start, self.offer, self.price_now
+        if start is None or offer is None or price is None or not start.waits:
+            return None
+        return PlannedStart(job, self.now, start.begin, self.deadline, offer.type, price)
 
     @property
     def options(self) -> list[AddedOption]:
@@ -153,7 +167,9 @@ def _cheapest(config: ClusterConfig, config_file: Path, asked: _Asked) -> Chosen
         boot=float(config.slurm.resume_timeout),
         copy_seconds=asked.copy_seconds,
     )
-    return ChosenStart(deadline, offer, start, asked.copy_seconds)
+    spans = history.spans(offer.type, offer.zone, now, now + 1)
+    price = spans[0].price.usd_per_hour if spans else None
+    return ChosenStart(deadline, offer, start, asked.copy_seconds, price_now=price, now=now)
 
 
 def deadline_of(text: str, now: datetime) -> int:

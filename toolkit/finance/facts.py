@@ -12,7 +12,9 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 from toolkit.config.targets import Targets
+from toolkit.finance import recorded_choices
 from toolkit.finance.list_prices import ListPrices
+from toolkit.finance.recorded_choices import NO_CHOICES, RecordedChoices
 from toolkit.prices import Catalogue, Contracts, PriceBook, Shape, SpotHistory
 from toolkit.prices.contracts import NegotiatedPrice, Term
 
@@ -28,6 +30,7 @@ class FinanceFacts:
     prices: ListPrices
     before: Mapping[str, Fraction | None] | None
     """The indicators of the period before, by name; None: they are not known."""
+    choices: RecordedChoices = NO_CHOICES
 
 
 def to_json(facts: FinanceFacts, types: Collection[str]) -> dict[str, Any]:
@@ -48,6 +51,7 @@ def to_json(facts: FinanceFacts, types: Collection[str]) -> dict[str, Any]:
             for item in contracts.on_demand
             if not item.instance_type or item.instance_type in types
         ],
+        "choices": facts.choices.as_json(),
     }
 
 
@@ -64,6 +68,8 @@ def from_json(data: Mapping[str, Any]) -> FinanceFacts:
         None
         if before is None
         else {name: None if text is None else Fraction(text) for name, text in before.items()},
+        # Months that were closed by an earlier toolkit have none.
+        recorded_choices.from_json(data["choices"]) if "choices" in data else NO_CHOICES,
     )
 
 

@@ -31,7 +31,7 @@ from toolkit.accounting.phrases import (
 )
 from toolkit.accounting.report import NO_JOB_LABEL, Key
 from toolkit.accounting.terminal import COLUMNS, amount, money, percent
-from toolkit.finance import words
+from toolkit.finance import savings_text, words
 from toolkit.finance.indicators import indicators
 from toolkit.finance.plots import spend_plot
 
@@ -107,6 +107,7 @@ def context(subject: Subject, keys: Sequence[Key]) -> dict[str, Any]:
         "waste": _waste(subject.measures),
         "savings": _savings(subject.measures),
         "unpriced": len(subject.measures.savings.unpriced),
+        "unknown_savings": savings_text.unknown_lines(subject.measures.savings),
         "columns": [name for name, _ in COLUMNS],
         "sections": [
             _top(report, keys),

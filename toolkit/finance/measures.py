@@ -14,6 +14,7 @@ from toolkit.accounting.charges import Component
 from toolkit.accounting.money import SECONDS_PER_HOUR
 from toolkit.finance.charges_by_day import charges_by_day
 from toolkit.finance.outcomes import Cause, Outcomes
+from toolkit.finance.recorded_choices import NO_CHOICES, RecordedChoices
 from toolkit.finance.savings import USE, Ledger, Measure, is_cloud_node, ledger
 
 if TYPE_CHECKING:
@@ -77,7 +78,7 @@ class Measures:
         return sum(self.waste.values())
 
 
-def measures(report: Report, prices: ListPrices) -> Measures:
+def measures(report: Report, prices: ListPrices, choices: RecordedChoices = NO_CHOICES) -> Measures:
     """Return the numbers of a report."""
     outcomes = Outcomes(report)
     parts = list(charges_by_day(report))
@@ -95,7 +96,7 @@ def measures(report: Report, prices: ListPrices) -> Measures:
         median_wait=at_share(outcomes.waits, Fraction(1, 2)),
         long_wait=at_share(outcomes.waits, Fraction(9, 10)),
         waste=waste(outcomes),
-        savings=ledger(report, prices, parts, outcomes),
+        savings=ledger(report, prices, parts, outcomes, choices),
         spend=spend(report, parts),
     )
 

@@ -17,6 +17,7 @@ from toolkit.accounting.days import DAY, day_of
 from toolkit.accounting.instances import Kind
 from toolkit.accounting.money import SECONDS_PER_HOUR, exact_amount, round_to_micro
 from toolkit.finance.outcomes import Cause, Outcomes
+from toolkit.finance.recorded_choices import NO_CHOICES, RecordedChoices
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from toolkit.accounting.report import Report
     from toolkit.finance.charges_by_day import DayCharge
     from toolkit.finance.list_prices import ListPrices
+    from toolkit.quote.planned_starts import PlannedStart
 
 _REBOOT = frozenset({Component.BOOT, Component.WAIT})
 USE = frozenset({Component.WORK, Component.LOST})
@@ -39,6 +41,7 @@ class Measure(StrEnum):
     SPOT = "spot instances"
     REUSE = "reuse of instances"
     POWER_DOWN = "power-down of idle nodes"
+    LATER_START = "later start"
 
     @property
     def against(self) -> str:
@@ -55,6 +58,7 @@ _AGAINST = {
     Measure.SPOT: "the same hours on demand, without lost work and re-boots by interruptions",
     Measure.REUSE: "a new instance for each start, at the mean cost of a boot of its type",
     Measure.POWER_DOWN: "the same nodes on demand, powered up for the whole time",
+    Measure.LATER_START: "the same hours at the spot price of the moment of submission",
 }
 
 
@@ -76,10 +80,12 @@ class Saving:
 
 @dataclass(frozen=True, slots=True)
 class Ledger:
-    """The lines by month, and the instances of which no list price is known."""
+    """The lines by month, and what is in no line."""
 
     lines: tuple[Saving, ...]
-    unpriced: tuple[str, ...] = ()
+    unpriced: tuple[str, ...] = ()  # instances of which no list price is known
+    unknown: Mapping[Measure, int] = field(default_factory=dict)
+    """Jobs that a recorded choice changed, and nobody knows what that saved."""
 
     def total(self, measure: Measure) -> Saving:
         """Return the sum of a measure over all months."""
@@ -110,8 +116,10 @@ class _Facts:
     prices: ListPrices
     outcomes: Outcomes
     parts: Sequence[DayCharge]
+    choices: RecordedChoices
     sums: dict[tuple[str, Measure], _Sums] = field(default_factory=lambda: defaultdict(_Sums))
     unpriced: set[str] = field(default_factory=set)
+    unknown: dict[Measure, int] = field(default_factory=dict)
 
     def nodes(self) -> Iterator[tuple[DayCharge, Instance]]:
         """Yield the parts of nodes in the cloud with a known price."""
@@ -127,6 +135,10 @@ class _Facts:
             self.unpriced.add(instance.instance_id)
         return price
 
+    def count_unknown(self, measure: Measure) -> None:
+        """Count a job whose saving nobody knows."""
+        self.unknown[measure] = self.unknown.get(measure, 0) + 1
+
 
 def is_cloud_node(instance: Instance) -> bool:
     """Return whether jobs may run on an instance."""
@@ -139,13 +151,18 @@ def month(day: date) -> str:
 
 
 def ledger(
-    report: Report, prices: ListPrices, parts: Sequence[DayCharge], outcomes: Outcomes
+    report: Report,
+    prices: ListPrices,
+    parts: Sequence[DayCharge],
+    outcomes: Outcomes,
+    choices: RecordedChoices = NO_CHOICES,
 ) -> Ledger:
     """Return the savings of a report."""
-    facts = _Facts(report, prices, outcomes, parts)
+    facts = _Facts(report, prices, outcomes, parts, choices)
     _spot(facts)
     _reuse(facts)
     _power_down(facts)
+    _later_start(facts)
     lines = [
         Saving(
             name,
@@ -158,7 +175,7 @@ def ledger(
     ]
     order = list(Measure)
     lines.sort(key=lambda line: (line.month, order.index(line.measure)))
-    return Ledger(tuple(lines), tuple(sorted(facts.unpriced)))
+    return Ledger(tuple(lines), tuple(sorted(facts.unpriced)), facts.unknown)
 
 
 def _spot(facts: _Facts) -> None:
@@ -236,6 +253,45 @@ def _power_down(facts: _Facts) -> None:
                 sums = facts.sums[month(day_of(start)), Measure.POWER_DOWN]
                 sums.quantity += down / SECONDS_PER_HOUR
                 sums.saved += exact_amount(price, 1) * down
+
+
+def _later_start(facts: _Facts) -> None:
+    """Add the hours of jobs that began when `--cheapest` had chosen.
+
+    A job of which a part ran on another type is in no sum: its hours can't be compared.
+    """
+    parts: dict[PlannedStart, list[DayCharge]] = defaultdict(list)
+    for part in _work_of(facts, facts.choices.later_starts):
+        start = facts.choices.start_of(facts.outcomes.attempts[part.charge.attempt or 0])
+        if start is not None:
+            parts[start].append(part)
+    for start, own in parts.items():
+        if not all(_has_type(facts, part, start.instance_type) for part in own):
+            facts.count_unknown(Measure.LATER_START)
+            continue
+        for part in own:
+            sums = facts.sums[month(part.day), Measure.LATER_START]
+            sums.quantity += part.seconds / SECONDS_PER_HOUR
+            sums.saved += exact_amount(start.usd_per_hour, 1) * part.seconds - part.micro
+
+
+def _work_of(facts: _Facts, choices: Sequence[object]) -> Iterator[DayCharge]:
+    """Yield the parts with work of jobs.
+
+    None is looked at where no choice was recorded.
+    """
+    for part in facts.parts if choices else ():
+        charge = part.charge
+        is_share = charge.instance_id not in facts.report.instances
+        if charge.component in USE and charge.attempt is not None and not is_share:
+            yield part
+
+
+def _has_type(facts: _Facts, part: DayCharge, instance_type: str) -> bool:
+    """Return whether a part has a known price, on this type."""
+    instance = facts.report.instances[part.charge.instance_id]
+    is_same = is_cloud_node(instance) and instance.instance_type == instance_type
+    return is_same and part.charge.price_known
 
 
 def _days_of(report: Report) -> Iterator[tuple[int, int]]:

@@ -8,7 +8,7 @@ from toolkit.accounting.export import iso, money
 from toolkit.accounting.phrases import span
 from toolkit.finance import words
 from toolkit.finance.savings import Measure
-from toolkit.output import table
+from toolkit.output import counted, table
 
 if TYPE_CHECKING:
     from toolkit.accounting.report import Report
@@ -27,6 +27,9 @@ def as_json(report: Report, ledger: Ledger) -> dict[str, Any]:
         "savings": [_json(line) for line in ledger.lines],
         "compared_with": {measure.value: measure.against for measure in Measure},
         "without_on_demand_price": list(ledger.unpriced),
+        "jobs_without_known_saving": {
+            measure.value: jobs for measure, jobs in ledger.unknown.items()
+        },
     }
 
 
@@ -35,7 +38,7 @@ def as_text(report: Report, ledger: Ledger) -> str:
     title = f"Savings of cluster {report.cluster}, "
     title += span(report.window.since, report.window.until)
     if not ledger.lines:
-        return f"{title}\n{words.NO_DATA}"
+        return "\n".join([title, words.NO_DATA, *unknown_lines(ledger)])
     rows = [
         (
             line.month,
@@ -50,7 +53,17 @@ def as_text(report: Report, ledger: Ledger) -> str:
     notes = [f"{measure.value}: against {measure.against}" for measure in Measure]
     if ledger.unpriced:
         notes.append(f"in no line, without an on-demand price: {', '.join(ledger.unpriced[:5])}")
+    notes += unknown_lines(ledger)
     return "\n".join([title, table(_HEADERS, rows), *notes])
+
+
+def unknown_lines(ledger: Ledger) -> list[str]:
+    """Return what says how many jobs are in no line."""
+    return [
+        f"{measure.value}: {counted(jobs, 'job')} in no line: on another instance type, or without"
+        " a known price"
+        for measure, jobs in ledger.unknown.items()
+    ]
 
 
 def _json(line: Saving) -> dict[str, Any]:

@@ -8,16 +8,17 @@ from __future__ import annotations
 
 import json
 import os
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from statistics import median
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from toolkit.quote.errors import QuoteError
 from toolkit.quote.gpus import gpu_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from toolkit.quote.measured import MeasuredRun
 
@@ -58,30 +59,46 @@ def record_path(cluster: str) -> Path:
 
 def add(path: Path, prediction: Prediction) -> None:
     """Append a prediction. Raises QuoteError."""
-    line = json.dumps(asdict(prediction), sort_keys=True) + "\n"
+    append(path, asdict(prediction))
+
+
+def read(path: Path) -> list[Prediction]:
+    """Return all predictions; a line that can't be read is none."""
+    predictions = []
+    for line in lines(path):
+        try:
+            predictions.append(Prediction(**line))
+        except TypeError:
+            continue
+    return predictions
+
+
+def append(path: Path, values: Mapping[str, Any]) -> None:
+    """Append a line to a record. Raises QuoteError."""
+    line = json.dumps(values, sort_keys=True) + "\n"
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with path.open("a", encoding="utf-8") as file:
             file.write(line)
     except OSError as error:
-        raise QuoteError(f"can't record the prediction in {path}: {error.strerror}") from error
+        raise QuoteError(f"can't record it in {path}: {error.strerror}") from error
 
 
-def read(path: Path) -> list[Prediction]:
-    """Return all predictions; a line that can't be read is none."""
+def lines(path: Path) -> list[dict[str, Any]]:
+    """Return the lines of a record that are JSON objects. Raises QuoteError."""
     try:
-        lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
+        texts = path.read_text(encoding="utf-8", errors="replace").splitlines()
     except FileNotFoundError:
         return []
     except OSError as error:
         raise QuoteError(f"can't read {path}: {error.strerror}") from error
-    predictions = []
-    for line in lines:
-        try:
-            predictions.append(Prediction(**json.loads(line)))
-        except (ValueError, TypeError):
-            continue
-    return predictions
+    objects = []
+    for text in texts:
+        with suppress(ValueError):
+            value = json.loads(text)
+            if isinstance(value, dict):
+                objects.append(value)
+    return objects
 
 
 def error(predictions: Sequence[Prediction], runs: Iterable[MeasuredRun]) -> PredictionError | None:

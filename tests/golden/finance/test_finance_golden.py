@@ -5,14 +5,17 @@
 
 import json
 import os
+from decimal import Decimal
 from pathlib import Path
 
 import pytest
 
-from tests.unit.finance.samples import a_month, html_of, list_prices
+from tests.unit.finance.samples import DECEMBER, NOVEMBER, a_month, html_of, list_prices
 from toolkit.finance import focus_file, savings_text
 from toolkit.finance.focus_rows import focus
 from toolkit.finance.measures import measures
+from toolkit.finance.recorded_choices import RecordedChoices
+from toolkit.quote.planned_starts import PlannedStart
 
 HERE = Path(__file__).parent
 
@@ -24,8 +27,16 @@ def focus_text(folder):
 
 
 def savings(make):
+    """Print a ledger with two later starts, one on another type."""
     report = a_month()
-    return make(report, measures(report, list_prices()).savings)
+    times = (NOVEMBER, NOVEMBER, DECEMBER)
+    choices = RecordedChoices(
+        (
+            PlannedStart("3", *times, "g5.xlarge", Decimal("0.50")),
+            PlannedStart("4", *times, "g6.xlarge", Decimal("0.50")),
+        )
+    )
+    return make(report, measures(report, list_prices(), choices).savings)
 
 
 @pytest.mark.parametrize(

@@ -27,6 +27,8 @@ from toolkit.commands import (
 )
 from toolkit.commands.report_facts import period_before
 from toolkit.deploy import head as head_module, session as session_module
+from toolkit.quote import planned_starts
+from toolkit.quote.planned_starts import PlannedStart
 
 CONFIG = str(Path(__file__).parents[3] / "examples" / "local.yaml")
 CUR = Path(__file__).parents[2] / "corpus" / "cur"
@@ -265,6 +267,10 @@ def savings(*args):
     return CliRunner().invoke(savings_command.command, ["--config", CONFIG, *day, *args])
 
 
+def saved_rows():
+    return json.loads(savings("--json").stdout)["savings"]
+
+
 def test_savings_are_a_table_and_json(cluster):
     assert "spot instances" in savings().stdout
     data = json.loads(savings("--json").stdout)
@@ -273,6 +279,16 @@ def test_savings_are_a_table_and_json(cluster):
     # 995 s on demand at 1.006, less 995 s at the price tag's 0.36
     assert spot["saved"] == "0.178547"
     assert (spot["cost"], spot["quantity"]) == ("0.000000", "0.276")
+
+
+def test_savings_have_the_later_starts_of_this_computers_record(cluster, tmp_path, monkeypatch):
+    monkeypatch.setenv("TOOLKIT_PREDICTIONS", str(tmp_path))
+    assert "later start" not in [row["measure"] for row in saved_rows()]
+    start = PlannedStart("7", T0 - 60, T0 - 30, T0 + 9000, "g5.xlarge", Decimal("0.72"))
+    planned_starts.add(tmp_path / "demo.jsonl", start)
+    (line,) = [row for row in saved_rows() if row["measure"] == "later start"]
+    # each hour at 0.72 in place of 0.36
+    assert float(line["saved"]) == pytest.approx(0.36 * float(line["quantity"]), abs=0.0005)
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ import pytest
 from toolkit.cli import run
 from toolkit.commands import submit_start
 from toolkit.prices import SpotHistory
-from toolkit.quote import facts
+from toolkit.quote import facts, planned_starts
 
 EXAMPLE = Path(__file__).parents[3] / "examples/local.yaml"
 DAY = 86_400
@@ -57,6 +57,7 @@ def submit(tmp_path, monkeypatch, as_head, capsys):
         program.write_text(PROGRAM)
         program.chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
+    monkeypatch.setenv("TOOLKIT_PREDICTIONS", str(tmp_path / "record"))
     monkeypatch.chdir(tmp_path)
     # That module's clock alone: another one that is first imported now would keep this time.
     monkeypatch.setattr(submit_start, "time", SimpleNamespace(time=lambda: float(NOW)))
@@ -86,6 +87,36 @@ def test_a_job_begins_when_spot_was_cheap_on_past_days(submit):
     assert answer["start"]["begin"] == begin
     assert (answer["start"]["usd_now"], answer["start"]["usd"]) == ("1.0000", "0.4000")
     assert answer["start"]["backtest"]["days"] == 14
+
+
+def recorded(tmp_path):
+    return planned_starts.read(tmp_path / "record/demo.jsonl")
+
+
+def test_a_later_start_is_recorded_with_the_price_at_submission(submit, tmp_path):
+    words = ("--by", BY, "--cheapest", "--time=04:00:00")
+    submit(*words, "--dry-run")
+    submit(*words, cheap_nights=False)
+    assert recorded(tmp_path) == ()
+    submit(*words)
+    start = planned_starts.PlannedStart("4711", NOW, NOW + 8 * HOUR, UNTIL, "g5.xlarge", DEAR)
+    assert recorded(tmp_path) == (start,)
+
+
+def test_a_record_that_can_not_be_written_costs_no_job(submit, tmp_path):
+    (tmp_path / "record").write_text("a file where the folder should be")
+    code, output = submit("--by", BY, "--cheapest", "--time=04:00:00")
+    assert (code, "job 4711" in output.out) == (0, True)
+    assert "not in the savings ledger: can't record it" in output.err
+
+
+def test_a_damaged_line_of_the_record_is_no_start(submit, tmp_path):
+    submit("--by", BY, "--cheapest", "--time=04:00:00")
+    path = tmp_path / "record/demo.jsonl"
+    line = json.loads(path.read_text())
+    damaged = [line | {"usd_per_hour": "-1"}, line | {"begin": "soon"}, {"at": 1}, []]
+    path.write_text("\n".join(["nothing", *map(json.dumps, [*damaged, line, line])]))
+    assert len(recorded(tmp_path)) == 1
 
 
 def test_people_are_told_what_it_saves_and_what_that_was_worth(submit):

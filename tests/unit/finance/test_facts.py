@@ -16,8 +16,10 @@ from toolkit.finance.focus_rows import focus
 from toolkit.finance.indicators import values
 from toolkit.finance.list_prices import ListPrices
 from toolkit.finance.measures import measures
+from toolkit.finance.recorded_choices import RecordedChoices
 from toolkit.prices import Catalogue, Contracts
 from toolkit.prices.contracts import NegotiatedPrice, Term
+from toolkit.quote.planned_starts import PlannedStart
 
 DAY = 86_400
 CONTRACTS = Contracts(
@@ -38,7 +40,7 @@ def kept(facts, report):
 
 
 def printed(facts, report):
-    made = measures(report, facts.prices)
+    made = measures(report, facts.prices, facts.choices)
     subject = html_report.Subject(report, made, facts.targets, facts.before)
     return html_report.render(subject, [Key.ACCOUNT]), focus(report, facts.prices).rows
 
@@ -65,3 +67,26 @@ def test_prices_of_other_types_are_not_kept():
     )
     assert "g5.xlarge" in text
     assert "p5.48xlarge" not in text
+
+
+def a_choice(report):
+    """Return a start that was planned for one of the month's jobs."""
+    attempt = next(iter(report.attempts.values()))
+    times = (attempt.submitted, attempt.started, attempt.ended + 1)
+    start = PlannedStart(attempt.job, *times, "g5.xlarge", Decimal("0.5"))
+    return RecordedChoices((start,))
+
+
+def test_a_closed_month_keeps_the_recorded_choices_of_its_jobs():
+    report = a_month()
+    facts = FinanceFacts(Targets(), ListPrices(BOOK), None, a_choice(report))
+    assert "later start" in printed(facts, report)[0]
+    assert printed(kept(facts, report), report) == printed(facts, report)
+
+
+def test_a_month_that_was_closed_without_recorded_choices_has_none():
+    report = a_month()
+    facts = FinanceFacts(Targets(), ListPrices(BOOK), None)
+    data = finance_facts.to_json(facts, {"g5.xlarge", "m7i.large"})
+    del data["choices"]
+    assert printed(finance_facts.from_json(data), report) == printed(facts, report)

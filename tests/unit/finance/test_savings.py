@@ -1,7 +1,10 @@
 """The savings ledger, by hand."""
 
 from dataclasses import replace
+from decimal import Decimal
 from fractions import Fraction
+
+import pytest
 
 from tests.unit.accounting.samples import an_attempt, an_instance
 from tests.unit.finance.samples import (
@@ -17,7 +20,9 @@ from toolkit.accounting.allocation import Window
 from toolkit.finance import savings_text
 from toolkit.finance.charges_by_day import charges_by_day
 from toolkit.finance.outcomes import Outcomes
+from toolkit.finance.recorded_choices import RecordedChoices
 from toolkit.finance.savings import Measure, ledger
+from toolkit.quote.planned_starts import PlannedStart
 
 
 def made(attempts, instances, **more):
@@ -98,3 +103,70 @@ def test_on_demand_alone_saves_nothing_by_spot():
 def test_an_empty_ledger_says_no_data():
     report, found = made([], [])
     assert savings_text.as_text(report, found).endswith("no data")
+
+
+def a_planned_start(**changes):
+    """Return a start at noon, chosen at nine for 0.50 an hour."""
+    nine = NOVEMBER + DAY + 9 * HOUR
+    values = {
+        "job": "7", "at": nine, "begin": nine + 3 * HOUR, "deadline": nine + 12 * HOUR,
+        "instance_type": "g5.xlarge", "usd_per_hour": Decimal("0.50"),
+    }  # fmt: skip
+    return PlannedStart(**(values | changes))
+
+
+def a_later_job(start=3 * HOUR, **changes):
+    """Return a job of two hours, at 0.36 an hour."""
+    nine = NOVEMBER + DAY + 9 * HOUR
+    job = an_attempt(
+        submitted=nine + 2, started=nine + start, ended=nine + start + 2 * HOUR, **changes
+    )
+    instance = an_instance("i-1", launched=nine + start, ended=nine + start + 2 * HOUR)
+    return [job], [instance]
+
+
+def later_start(job, *starts):
+    report = a_report(*job)
+    parts = list(charges_by_day(report))
+    chosen = RecordedChoices(starts or (a_planned_start(),)).of(report.attempts)
+    return report, ledger(report, list_prices(), parts, Outcomes(report), chosen)
+
+
+def test_a_later_start_saves_the_difference_to_the_price_at_submission():
+    _, found = later_start(a_later_job())
+    line = lines(found)["2026-11", Measure.LATER_START]
+    assert (line.quantity, line.saved, line.cost) == (2, 2 * 140_000, 0)
+
+
+def test_a_later_start_into_a_dearer_hour_saves_less_than_nothing():
+    _, found = later_start(a_later_job(), a_planned_start(usd_per_hour=Decimal("0.30")))
+    assert lines(found)["2026-11", Measure.LATER_START].saved == -2 * 60_000
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"job": "8"},
+        {"begin": NOVEMBER + DAY + 13 * HOUR},  # its user let it start before
+        {"deadline": NOVEMBER + DAY + 12 * HOUR},  # another job that got the number
+        {"at": NOVEMBER + 2 * DAY},
+    ],
+)
+def test_a_start_that_was_planned_for_another_time_or_job_saves_nothing(change):
+    _, found = later_start(a_later_job(), a_planned_start(**change))
+    assert found.total(Measure.LATER_START).quantity == 0
+    assert not found.unknown
+
+
+def test_a_task_of_an_array_is_found_by_the_number_that_sbatch_printed():
+    _, found = later_start(a_later_job(job_id="9", job="7_3"))
+    assert found.total(Measure.LATER_START).quantity == 2
+
+
+def test_a_later_start_on_another_type_is_counted_and_in_no_sum():
+    report, found = later_start(a_later_job(), a_planned_start(instance_type="g6.xlarge"))
+    assert found.total(Measure.LATER_START).quantity == 0
+    assert found.unknown == {Measure.LATER_START: 1}
+    assert "later start: 1 job in no line" in savings_text.as_text(report, found)
+    told = savings_text.as_json(report, found)["jobs_without_known_saving"]
+    assert told == {"later start": 1}
