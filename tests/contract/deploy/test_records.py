@@ -160,7 +160,12 @@ def test_the_heads_role_adds_records_and_replaces_none(head, capsys):
     conditional_writes.attach(client)
     listed = head.stack.config_client("s3").list_objects_v2(Bucket=head.bucket)
     keys = [item["Key"] for item in listed["Contents"]]
-    assert {key.split("/")[1] for key in keys} == {"sacct", "instances", "slurm-instances", "prices"}
+    assert {key.split("/")[1] for key in keys} == {
+        "sacct",
+        "instances",
+        "slurm-instances",
+        "prices",
+    }
     page = next(key for key in keys if key.startswith(records.SACCT))
     where = {"Bucket": head.bucket, "Key": page}
     for call, arguments in (
