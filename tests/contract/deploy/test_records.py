@@ -160,7 +160,12 @@ def test_the_heads_role_adds_records_and_replaces_none(head, capsys):
     conditional_writes.attach(client)
     listed = head.stack.config_client("s3").list_objects_v2(Bucket=head.bucket)
     keys = [item["Key"] for item in listed["Contents"]]
-    assert {key.split("/")[1] for key in keys} == {"sacct", "instances", "prices"}
+    assert {key.split("/")[1] for key in keys} == {
+        "sacct",
+        "instances",
+        "slurm-instances",
+        "prices",
+    }
     page = next(key for key in keys if key.startswith(records.SACCT))
     where = {"Bucket": head.bucket, "Key": page}
     for call, arguments in (
@@ -209,7 +214,7 @@ def test_a_slurmdbd_that_does_not_answer_keeps_no_other_record_back(head, capsys
     def no_answer(*_):
         raise SlurmUnreachable("slurmdbd does not answer")
 
-    head.accounting.window = no_answer
+    head.accounting.window = head.accounting.instances = no_answer
     head.add_life("i-1", time.time() - 2 * HOUR, time.time() - HOUR)
     with pytest.raises(SlurmUnreachable):
         head.write()
