@@ -51,8 +51,8 @@ class Refusal:
 def fetched(s3: S3Client, bucket: str, keys: Sequence[str]) -> Iterator[bytes | Refusal]:
     """Yield the bytes of each object, by the order of keys.
 
-    Raises ClientError. Credentials that may read none of several objects are wrong for all of
-    them, so that is raised at the end.
+    Raises ClientError. Credentials that may read none of several objects are wrong for all
+    of them, so that is raised at the end.
     """
 
     def fetch(key: str) -> bytes | Refusal:
