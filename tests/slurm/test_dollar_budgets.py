@@ -121,6 +121,79 @@ def test_slurmdbd_holds_classes_as_they_are_declared_and_no_other_qos_is_touched
     assert cluster.run("sacctmgr", "-n", "-P", "show", "qos", "normal") == before
 
 
+# High enough for every job of the other tests.
+HIGH = {
+    "total": {"jobs": 9_000, "submit": 90_000, "tres": {"cpu": 90_000, "mem": 1_048_576}},
+    "per_user": {"jobs": 8_000, "submit": 80_000},
+    "per_job": {"node": 900},
+    "max_time": "100-00:00:30",
+}
+HIGH_OF_GRACE = {"submit": 70_000, "tres": {"gres/gpu": 900}, "max_time": "90-00:00:00"}
+MANAGER = ("sacctmgr", "-n", "-P", "-i")
+GRACE = ("where", "name=grace", "account=language", "cluster=judge", "set")
+
+
+def test_slurmdbd_holds_limits_and_shares_as_they_are_declared(cluster, settings, tmp_path):
+    """Set and take back limits, beside one that an admin set by hand."""
+    path = tmp_path / "cluster.yaml"
+
+    def apply(limits: dict, **of_grace: object) -> str:
+        accounts = [
+            {**item, "limits": limits} if item["name"] == "language" else item
+            for item in settings["accounts"]
+        ]
+        users = [
+            {**item, **of_grace} if item["name"] == "grace" else item for item in settings["users"]
+        ]
+        with path.open("w") as file:
+            YAML(typ="rt").dump(settings | {"accounts": accounts, "users": users}, file)
+        return toolkit("accounts", "apply", "--config", str(path)).stdout
+
+    def shown() -> str:
+        where = ("woplimits", "cluster=judge", "account=language", "user=grace")
+        columns = "format=Share,GrpTRES,MaxJobs,MaxSubmit,MaxWall,Comment"
+        return cluster.run(*MANAGER, "show", "assoc", *where, columns).strip()
+
+    cluster.run(*MANAGER, "modify", "user", *GRACE, "maxjobs=7000")
+    try:
+        output = apply(HIGH, fairshare=5, limits=HIGH_OF_GRACE)
+        assert "~ account language: GrpTRES=cpu none → 90000" in output
+        assert "~ user grace in account language: fairshare 1 → 5" in output
+        assert shown().startswith("5|gres/gpu=900|7000|70000|90-00:00:00|toolkit:made toolkit:set=")
+        assert apply(HIGH, fairshare=5, limits=HIGH_OF_GRACE) == "accounts: 0 changed\n"
+        assert "MaxWall 100-00:01:00 → none" in apply({})
+        assert shown() == "1||7000|||toolkit:made"
+        assert apply({}) == "accounts: 0 changed\n"
+    finally:
+        cluster.run(*MANAGER, "modify", "user", *GRACE, "maxjobs=-1")
+
+
+def test_what_an_admin_made_is_not_touched_unless_it_is_adopted(cluster, settings, tmp_path):
+    path = tmp_path / "cluster.yaml"
+    visitors = {"name": "visitors", "users": ["grace"]}
+
+    def apply(accounts: list, *options: str) -> str:
+        with path.open("w") as file:
+            YAML(typ="rt").dump(settings | {"accounts": accounts}, file)
+        done = toolkit("accounts", "apply", "--config", str(path), *options, may_fail=True)
+        return done.stdout + done.stderr
+
+    declared = [*settings["accounts"], visitors]
+    account = ("account", "visitors", "cluster=judge")
+    cluster.run(*MANAGER, "add", *account, "organization=physics")
+    try:
+        assert "account visitors was not made by the toolkit" in apply(declared)
+        assert "~ account visitors: adopted" in apply(declared, "--adopt")
+        assert apply(declared) == "accounts: 0 changed\n"
+        cluster.run(*MANAGER, "add", "user", "ada", "account=visitors", "cluster=judge")
+        output = apply(settings["accounts"], "--prune", "--yes")
+        assert "- user grace in account visitors" in output
+        assert "user ada in account visitors, not made by the toolkit" in output
+        assert "- account visitors" not in output
+    finally:
+        cluster.run(*MANAGER, "delete", "account", "name=visitors", "cluster=judge")
+
+
 @pytest.fixture(scope="module")
 def running(cluster):
     """A running job of the account, which fits its budget."""

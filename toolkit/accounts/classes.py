@@ -212,7 +212,7 @@ def _settings(item: WorkloadClass) -> dict[str, str]:
         PRIORITY: str(item.priority),
         GRACE: str(item.grace_seconds),
         PREEMPT: ",".join(sorted(item.preempts)),
-        "MaxWall": "" if item.max_time == "infinite" else str(forms.seconds(item.max_time)),
+        "MaxWall": "" if item.max_time == "infinite" else _time(item.max_time),
         "GrpTRES": forms.tres_text(item.total.tres),
         "GrpJobs": _count(item.total.jobs),
         "GrpSubmit": _count(item.total.submit),
@@ -254,6 +254,10 @@ def _assignment(setting: str, value: str | None, old: str | None) -> str:
     if setting == "MaxWall":
         return f"{name}={forms.clock(int(value))}"
     return f"{name}={value}"
+
+
+def _time(text: str) -> str:
+    return str(forms.whole_minutes(forms.seconds(text)))
 
 
 def _count(value: int | None) -> str:

@@ -139,3 +139,12 @@ def test_slurms_own_forms_of_times_and_memory_are_the_same_as_ours():
 def test_text_that_is_no_qos_is_refused(rows):
     with pytest.raises(SlurmAnswerError):
         parse_classes(rows, "")
+
+
+def test_a_time_limit_with_seconds_is_rounded_as_slurm_rounds_it():
+    """Round up: slurmdbd keeps minutes, and a second plan would never be empty."""
+    slurm = FakeSacctmgr()
+    given = config(classes={"quick": {"max_time": "00:01:30"}})
+    make(slurm, given)
+    assert slurm.qos["quick"]["MaxWall"] == "0-00:02:00"
+    assert make(slurm, given).changes == ()
