@@ -46,6 +46,13 @@ FILTER_VALUES: Final = 200
 MAX_PAGES: Final = 300
 """Pages of one list. A page has up to a thousand items, and may have none."""
 
+LIST_SECONDS: Final = 120.0
+"""Seconds after which no further page of a list is requested.
+
+Each page may take as long as a call. 300 such pages would take hours, in which resume launches
+nothing.
+"""
+
 _PAGE_SIZE: Final = 1000
 
 TOPOLOGY_PAGE: Final = 100
@@ -257,10 +264,19 @@ class Ec2:
 
         The call uses a filter, since EC2 refuses all InstanceIds if it does not know one.
         """
-        batches = _batches(ids, FILTER_VALUES)
-        return [item for batch in batches for item in self._describe_own("instance-id", batch)]
+        deadline = self._list_deadline()
+        return [
+            item
+            for batch in _batches(ids, FILTER_VALUES)
+            for item in self._describe_own("instance-id", batch, deadline)
+        ]
 
-    def _describe_own(self, name: str, values: Sequence[str]) -> list[Instance]:
+    def _list_deadline(self) -> float:
+        return self._clock.monotonic() + LIST_SECONDS
+
+    def _describe_own(
+        self, name: str, values: Sequence[str], deadline: float | None = None
+    ) -> list[Instance]:
         """Return our instances that match the filter, each once.
 
         The tag of each item is checked, since EC2 has ignored filters. An instance may move from
@@ -268,16 +284,31 @@ class Ec2:
         """
         cluster_tag = {"Key": tags.CLUSTER, "Value": self._cluster}
         filters = [{"Name": name, "Values": list(values)}]
-        pages = self._pages("describe_instances", "Reservations", Filters=filters)
+        pages = self._pages(
+            "describe_instances", "Reservations", deadline=deadline, Filters=filters
+        )
         items = (item for page in pages for item in page.get("Instances", ()))
         return ec2_messages.instances(item for item in items if cluster_tag in item.get("Tags", []))
 
     def _pages(
-        self, operation: str, key: str, page_size: int = _PAGE_SIZE, **arguments: Any
+        self,
+        operation: str,
+        key: str,
+        page_size: int = _PAGE_SIZE,
+        deadline: float | None = None,
+        **arguments: Any,
     ) -> Iterable[dict[str, Any]]:
+        """Yield the items of all pages; `deadline` is for lists that are one with others.
+
+        Raises CloudUnreachable if the list has no end, or comes too slowly.
+        """
+        deadline = self._list_deadline() if deadline is None else deadline
         seen_tokens = {""}
         next_page: dict[str, str] = {}
         while len(seen_tokens) <= MAX_PAGES:
+            if self._clock.monotonic() >= deadline:
+                text = f"{operation}: EC2's list took more than {LIST_SECONDS:.0f} s"
+                raise error_codes.error("Unreachable", text)
             page = self._call(operation, MaxResults=page_size, **arguments, **next_page)
             yield from _require_key(page, key)[key]
             token = page.get("NextToken") or ""

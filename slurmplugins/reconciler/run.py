@@ -20,6 +20,7 @@ from slurmplugins.reconciler import (
 from slurmplugins.reconciler.instance_ledger import LedgerWriter
 from slurmplugins.reconciler.pass_state import LastPass, PassState
 from slurmplugins.reconciler.snapshot import Snapshot
+from slurmplugins.slurm.node_queries import with_retries
 from slurmplugins.state.journal_view import JournalView
 from slurmplugins.system.log_events import LogEvent
 
@@ -54,6 +55,7 @@ def run_pass(engine: Engine) -> None:
         engine.log.warning(LogEvent.ACTIONS_BLOCKED, note=plan.blocked_by)
     outcomes = _carry_out(engine, snapshot, plan)
     plan = _with_refused_terminations(engine, snapshot, plan, outcomes)
+    engine.launch_budget.forget_begun(lambda: _begun_jobs(engine))
     new_state = replace(
         state,
         without_instance_since=dict(plan.without_instance_since),
@@ -167,6 +169,15 @@ def _requeue_jobs(engine: Engine, snapshot: Snapshot) -> None:
             engine.log.warning(LogEvent.JOB_NOT_REQUEUED, job=item.job, message=error.message)
         else:
             engine.log.info(LogEvent.JOB_REQUEUED, job=item.job, why=item.comment)
+
+
+def _begun_jobs(engine: Engine) -> frozenset[int]:
+    """Return the jobs that run; none when slurmctld does not answer.
+
+    The next pass asks again.
+    """
+    begun_jobs = with_retries(engine.clock, engine.log, engine.slurm.begun_jobs, tries=1)
+    return begun_jobs or frozenset()
 
 
 def _with_refused_terminations(

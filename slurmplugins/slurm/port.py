@@ -36,6 +36,13 @@ class Slurm(Protocol):
         """
         ...
 
+    def begun_jobs(self) -> frozenset[int]:
+        """Return the running jobs whose nodes are all ready.
+
+        A het job is listed by its own number, and only if all its components run.
+        """
+        ...
+
     def assign(self, assignments: Sequence[Assignment]) -> None:
         """Set each node's address, instance id and instance type."""
         ...

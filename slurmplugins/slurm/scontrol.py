@@ -46,6 +46,13 @@ HET_TIMEOUT: Final = 10.0
 _COMPONENT: Final = re.compile(r"\s*([0-9]{1,11})\s+([0-9]{1,11})\+[0-9]{1,5}\s*", re.ASCII)
 """A component's own number, then its name: the het job's number, `+`, its index."""
 
+_JOB_STATE: Final = re.compile(
+    r"\s*(?P<job>[0-9]{1,11})\s+(?:(?P<het_job>[0-9]{1,11})\+[0-9]{1,5}|\S+)"
+    r"\s+(?P<state>[A-Z_]+)\s*",
+    re.ASCII,
+)
+"""A job's number, its name, its state. A component's name begins with the het job's number."""
+
 _TOKEN: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,79}", re.ASCII)
 
 COMMENT_LENGTH: Final = 1000
@@ -107,6 +114,18 @@ class ScontrolSlurm:
             raise failure(argv, result)
         matches = (_COMPONENT.fullmatch(line) for line in result.stdout.splitlines())
         return {int(match[1]): int(match[2]) for match in matches if match}
+
+    def begun_jobs(self) -> frozenset[int]:
+        # A job with nodes that power up or boot is CONFIGURING.
+        argv = [self._squeue, "--noheader", "--format=%A %i %T"]
+        result = self._runner.run(argv, timeout=min(self._read_timeout, HET_TIMEOUT))
+        if result.returncode:
+            raise failure(argv, result)
+        states: dict[int, set[str]] = {}
+        for line in result.stdout.splitlines():
+            if match := _JOB_STATE.fullmatch(line):
+                states.setdefault(int(match["het_job"] or match["job"]), set()).add(match["state"])
+        return frozenset(job for job, found in states.items() if found == {"RUNNING"})
 
     def assign(self, assignments: Sequence[Assignment]) -> None:
         for batch in _batches(assignments):

@@ -96,9 +96,10 @@ def screen(
             _failure(job, NotTerminated.reason_code, text, code=code) for job in launches
         )
         return ScreenedLaunches((), tuple(all_refusals), record)
-    jobs = dict(_recent_jobs(record.jobs, now))
+    by_request = _by_request(launches, het_jobs)
+    jobs = _without_retaken_nodes(_recent_jobs(record.jobs, now), by_request)
     verdicts: dict[int, _Verdict] = {}
-    for request_id, job_parts in _by_request(launches, het_jobs).items():
+    for request_id, job_parts in by_request.items():
         if _pools_of(job_parts).issubset(protected_pools):
             continue
         history = _judge(jobs.get(request_id), job_parts, now, rate)
@@ -118,6 +119,26 @@ def screen(
         else:
             refusals.append(_failure(job, verdict.reason_code, verdict.text, hold=verdict.hold))
     return ScreenedLaunches(tuple(permitted), tuple(refusals), replace(record, jobs=jobs))
+
+
+def _without_retaken_nodes(
+    jobs: Mapping[int, LaunchHistory], by_request: Mapping[int, Sequence[JobLaunch]]
+) -> dict[int, LaunchHistory]:
+    """Return the jobs, without the nodes that other jobs are now launched for.
+
+    If such nodes come up, that does not show that the earlier job has begun.
+    """
+    retaken_nodes = {
+        node for job_parts in by_request.values() for job in job_parts for node in job.nodes
+    }
+    return {
+        job: replace(history, nodes="")
+        if job not in by_request
+        and history.nodes
+        and not retaken_nodes.isdisjoint(_expand(history.nodes))
+        else history
+        for job, history in jobs.items()
+    }
 
 
 def _pools_of(job_parts: Sequence[JobLaunch]) -> set[str]:
@@ -272,6 +293,25 @@ def forget_begun(record: Record, nodes: Mapping[str, Node], now: float) -> Recor
     return replace(record, jobs=jobs)
 
 
+def needs_begun_jobs(record: Record) -> bool:
+    """Return whether a job may have begun on nodes for which nothing was launched.
+
+    Its own launches failed, so no node tells when it begins. A held job can't begin.
+    """
+    return any(
+        history.started and not history.nodes and not history.held
+        for history in record.jobs.values()
+    )
+
+
+def forget_jobs(record: Record, begun_jobs: Collection[int]) -> Record:
+    """Return the record without jobs that have begun, by Slurm's own word."""
+    return replace(
+        record,
+        jobs={job: item for job, item in record.jobs.items() if job not in begun_jobs},
+    )
+
+
 def record_terminations(record: Record, now: float, code: str) -> Record:
     """Return the record after a program tried to terminate instances.
 
@@ -292,8 +332,6 @@ def _judge(
     `job_parts` are the launches of the job, or of a het job's components.
     """
     if history is None or history.held or (rate.is_configured and history.slug == RATE_TOO_LOW):
-        history = LaunchHistory(asked=0, since=now)
-    if not history.slug and abs(now - history.at) > rate.loop_seconds:
         history = LaunchHistory(asked=0, since=now)
     if history.slug:
         return history

@@ -197,6 +197,15 @@ class LaunchBudget:
 
         self._change(update)
 
+    def forget_begun(self, read_begun_jobs: Callable[[], Collection[int]]) -> None:
+        """Forget jobs that have begun on nodes which others left up.
+
+        Slurm is asked only if there may be such a job.
+        """
+        if self._path.exists() and launch_budget.needs_begun_jobs(self.load()):
+            begun_jobs = read_begun_jobs()
+            self._change(lambda record: launch_budget.forget_jobs(record, begun_jobs))
+
     def record_terminations(
         self, terminated_ids: Collection[str], error: CloudError | None
     ) -> None:

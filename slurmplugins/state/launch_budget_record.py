@@ -8,8 +8,6 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from slurmplugins.state import unavailable_offerings
-
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -58,15 +56,6 @@ class Rate:
         """Return the most instances that one job can get in time."""
         return self.burst + self.per_second * self.seconds
 
-    @property
-    def loop_seconds(self) -> float:
-        """Return the longest time between two launches of one launch loop.
-
-        It is twice ResumeTimeout plus the longest time that an offering is unavailable. A job that
-        is requeued later has run or waited in the meantime.
-        """
-        return 4 * self.seconds + unavailable_offerings.LONGEST
-
 
 @dataclass(frozen=True, slots=True)
 class UnresolvedLaunch:
@@ -92,7 +81,10 @@ class LaunchHistory:
     at: float = 0.0
     """The time of the last launch, by the persistent clock."""
     nodes: str = ""
-    """Hostlist of the nodes that it waits for. When all of them are up, the job has begun."""
+    """Hostlist of the nodes that it waits for. When all of them are up, the job has begun.
+
+    Empty after its launch failed: only Slurm tells then whether it has begun on other nodes.
+    """
     slug: str = ""
     """The reason code of the verdict on it, empty without one."""
     message: str = ""

@@ -101,6 +101,18 @@ class FakeSlurm:
         self._reach()
         return {number: job.whole for number, job in self.queue.items() if job.whole is not None}
 
+    def begun_jobs(self) -> frozenset[int]:
+        self._reach()
+        return frozenset(
+            job.whole or number
+            for number, job in self.queue.items()
+            if all(self.is_ready(part) for part in self._request(number))
+        )
+
+    def is_ready(self, number: int) -> bool:
+        job = self.queue[number]
+        return job.state == "RUNNING" and all(self._node(name).up for name in job.nodes)
+
     def assign(self, assignments: Sequence[Assignment]) -> None:
         self._write("assign", [item.node for item in assignments])
         for item in assignments:

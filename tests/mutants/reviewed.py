@@ -13,6 +13,7 @@ SENT = (
     "tests/unit/slurmplugins/launch/test_launch_call.py",
     "tests/property/engine/test_launch_laws.py",
 )
+BUDGET = ("tests/unit/slurmplugins/state/test_launch_budget.py",)
 POLICY = ("tests/unit/slurmplugins/launch/test_fallback.py",)
 DECIDED = ("tests/unit/slurmplugins/reconciler/test_decisions.py",)
 GOING_ON = ("tests/unit/slurmplugins/execution/test_executor.py",)
@@ -39,6 +40,7 @@ class Mutant:
     """The reason for which the change has no effect that anyone may rely on."""
 
 
+BUDGET_PY = "slurmplugins/state/launch_budget.py"
 SPEC, POLICY_PY = "slurmplugins/cloud/ec2_messages.py", "slurmplugins/launch/fallback.py"
 STACK_J2 = "templates/aws/stack.yaml.j2"
 END_OURS = """\
@@ -124,6 +126,21 @@ REVIEWED: tuple[Mutant, ...] = (
         "if instance.state.live:",
         "if instance:",
         POLICY,
+    ),
+    Mutant(
+        BUDGET_PY,
+        "the launch budget is never exceeded",
+        "    if history.started + node_count > history.budget:",
+        "    if False:",
+        BUDGET,
+    ),
+    Mutant(
+        BUDGET_PY,
+        "a job that comes back an hour later has a new budget",
+        "    if history.slug:\n        return history\n    node_requests",
+        "    if now - history.at > 3600:\n        history = LaunchHistory(asked=0, since=now)\n"
+        "    node_requests",
+        BUDGET,
     ),
     Mutant(
         "slurmplugins/power_save/planner.py",

@@ -254,10 +254,10 @@ class Controller:
     def _one(self, program: str, words: list[str]) -> str:
         self.asked.append(" ".join([program, *words]))
         if program == "squeue" and "--format=%A %i" in words:
-            het_jobs = self.slurm.het_jobs()
-            names_ = [f"{n} {het_jobs[n]}+{n - het_jobs[n]}" for n in het_jobs]
-            others = [f"{n} {n}" for n in self.slurm.queue if n not in het_jobs]
-            return "".join(f"{line}\n" for line in names_ + others)
+            return "".join(f"{number} {name}\n" for number, name in self._names().items())
+        if program == "squeue" and "--format=%A %i %T" in words:
+            names = self._names()
+            return "".join(f"{job} {names[job]} {self._state(job)}\n" for job in names)
         if program == "squeue":
             return self._shown(words, {"jobs": self._queue()})
         match words:
@@ -281,6 +281,16 @@ class Controller:
             case _:
                 raise ValueError(f"invalid keyword: {' '.join(words)}")
         return ""
+
+    def _names(self) -> dict[int, str]:
+        """Return squeue's names of all jobs, those of het jobs' components first."""
+        het_jobs = self.slurm.het_jobs()
+        names = {n: f"{het_jobs[n]}+{n - het_jobs[n]}" for n in het_jobs}
+        return names | {n: str(n) for n in self.slurm.queue if n not in het_jobs}
+
+    def _state(self, job: int) -> str:
+        state = self.slurm.queue[job].state
+        return "CONFIGURING" if state == "RUNNING" and not self.slurm.is_ready(job) else state
 
     def _shown(self, words: list[str], data: dict[str, Any]) -> str:
         dated = {**data, "last_update": {"set": True, "number": 1}, "errors": [], "warnings": []}

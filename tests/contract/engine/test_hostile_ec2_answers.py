@@ -165,16 +165,40 @@ def until_it_runs(cluster: SimulatedCluster) -> None:
 # Lists that are invalid
 
 
-def test_an_instance_that_is_listed_twice_is_one_instance(cluster: SimulatedCluster):
+def test_an_instance_that_is_listed_on_two_pages_is_one_instance(cluster: SimulatedCluster):
+    """Move the instances from one page to the next while the list is read."""
     up(cluster)
-    cluster.ec2.lie("DescribeInstances", alter=twice)
+    pages_read = on_two_pages(cluster)
     assert cluster.reconcile(3) == 0
     assert len(cluster.live()) == 2
     assert calls(cluster, "TerminateInstances") == []
+    assert len(pages_read) >= 3
 
 
-def twice(body: str) -> str:
-    return re.sub(r"(<reservationSet>)(.*)(</reservationSet>)", r"\1\2\2\3", body, flags=re.DOTALL)
+def on_two_pages(cluster: SimulatedCluster) -> list[Reply]:
+    """Have EC2 give each whole list as a first page, and again as the second.
+
+    Returns the second pages, as they are read.
+    """
+    first = Reply()
+    pages_read: list[Reply] = []
+
+    def first_page(body: str) -> str:
+        nonlocal first
+        body = re.sub(r"<nextToken>.*?</nextToken>|<nextToken ?/>", "", body)
+        first = Reply(200, body.encode())
+        return body.replace("</reservationSet>", "</reservationSet><nextToken>2</nextToken>")
+
+    def is_second(call: Call) -> bool:
+        if call.params.get("NextToken") != "2":
+            return False
+        lie.reply = first
+        pages_read.append(first)
+        return True
+
+    cluster.ec2.lie("DescribeInstances", alter=first_page)
+    lie = cluster.ec2.lie("DescribeInstances", Reply(), when=is_second)
+    return pages_read
 
 
 def test_an_instance_of_another_cluster_is_none_of_ours_though_ec2_lists_it(
@@ -260,7 +284,7 @@ def in_state(body: str, instance_id: str, state: str) -> str:
 ODD_TAGS = [
     ("toolkit:price", "1e999"),
     ("toolkit:price", "9e999999"),
-    ("toolkit:price", "9e999999"),
+    ("toolkit:price", "-9e999999"),
     ("toolkit:price", "NaN"),
     ("toolkit:price", "sNaN"),
     ("toolkit:price", "-Infinity"),

@@ -218,13 +218,19 @@ def asked_again(cluster: SimulatedCluster) -> None:
 HOUR, DAY = 3600.0, 24 * 3600.0
 
 
-def test_an_unresolved_launch_expires_in_time_though_the_clock_is_set_back_over_a_boot(
-    cluster: SimulatedCluster,
+BOOTS = pytest.mark.parametrize("boot", ["boot-1", "boot-2"], ids=["same boot", "next boot"])
+
+
+@BOOTS
+@pytest.mark.parametrize("set_by", [-HOUR, -DAY])
+def test_an_unresolved_launch_expires_in_time_though_the_clock_is_set_back(
+    cluster: SimulatedCluster, boot: str, set_by: float
 ):
+    assert cluster.boot_id == "boot-1"
     cluster.reconcile(1)
     cluster.slurm.start(7, G[:2])
     killed_in_launch(cluster, done=False)
-    cluster.wrong, cluster.boot_id = -HOUR, "boot-2"
+    cluster.wrong, cluster.boot_id = set_by, boot
     cluster.reconcile(1)
     cluster.skip(150)
     asked_again(cluster)
@@ -233,16 +239,17 @@ def test_an_unresolved_launch_expires_in_time_though_the_clock_is_set_back_over_
     assert not [line for line in cluster.log("resume") if line.get("slug") == "launch-in-doubt"]
 
 
-@pytest.mark.parametrize("set_by", [-HOUR, HOUR])
-def test_an_unresolved_launch_gets_no_double_though_the_clock_is_set_over_a_boot(
-    cluster: SimulatedCluster, set_by: float
+@BOOTS
+@pytest.mark.parametrize("set_by", [-HOUR, HOUR, -DAY])
+def test_an_unresolved_launch_gets_no_double_though_the_clock_is_set(
+    cluster: SimulatedCluster, boot: str, set_by: float
 ):
     """Hide the launched instances from DescribeInstances, and start resume again."""
     cluster.reconcile(1)
     hide = cluster.ec2.lie("DescribeInstances", alter=lambda _: NONE)
     cluster.slurm.start(7, G[:2])
     killed_in_launch(cluster, done=True)
-    cluster.wrong, cluster.boot_id = set_by, "boot-2"
+    cluster.wrong, cluster.boot_id = set_by, boot
     cluster.resume()
     hide.times = 0
     assert len(cluster.live()) == 2
@@ -271,11 +278,11 @@ def killed_in_launch(cluster: SimulatedCluster, *, done: bool) -> None:
     assert lie.times == 0
 
 
-@pytest.mark.parametrize("ahead", [DAY])
+@pytest.mark.parametrize("ahead", [600.0, DAY])
 def test_instances_that_boot_are_given_their_time_by_a_clock_that_is_ahead(
     cluster: SimulatedCluster, ahead: float
 ):
-    """Run passes with the head's clock a day ahead while instances boot.
+    """Run passes with the head's clock minutes or a day ahead while instances boot.
 
     None counts as late or as an orphan, and the pool is not protected afterwards.
     """
@@ -295,7 +302,7 @@ def test_instances_that_boot_are_given_their_time_by_a_clock_that_is_ahead(
 
 STATE_FILES = [
     "journal.jsonl", "offerings.json", "protection.json", "reconcile.json", "pass.json",
-    "waits.json", "time.json", "decisions.jsonl",
+    "waits.json", "time.json", "decisions.jsonl", "brake.json",
 ]  # fmt: skip
 
 
@@ -337,6 +344,8 @@ def odd_states(number: object) -> dict[str, object]:
     entry = dict.fromkeys(
         ("instance_id", "node", "pool", "partition", "attempt", "type", "zone", "lifecycle"), "x"
     )
+    tries = dict.fromkeys(("asked", "started", "since", "at"), number)
+    doubt = {"attempt": "x", "count": number, "at": number}
     moments = {"price": "1", "running_at": number, "ended_at": number, "end_cause": None}
     return {
         "offerings.json": {"spot:g5.xlarge:us-east-1a": {"code": "x", "until": number}},
@@ -350,6 +359,10 @@ def odd_states(number: object) -> dict[str, object]:
         "waits.json": {"7": number},
         "pass.json": {"at": number, "note": number, "remarks": number},
         "time.json": {"boot": "boot-1", "offset": number, "last": number},
+        "brake.json": {
+            "jobs": {"7": {**tries, "doubts": [doubt]}, "8": tries, "9": number},
+            "ends": {"count": number, "code": number, "since": number, "at": number},
+        },
     }  # fmt: skip
 
 

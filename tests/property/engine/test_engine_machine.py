@@ -25,6 +25,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from unittest import mock
 
+import pytest
 from hypothesis import Phase, settings, strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
@@ -41,12 +42,15 @@ from slurmplugins.model.instance import (
 )
 from slurmplugins.model.launch import JobRequest
 from slurmplugins.power_save import resume as resume_program, suspend as suspend_program
-from slurmplugins.power_save.resume import _launch_rate
 from slurmplugins.reconciler.run import run_pass
 from slurmplugins.slurm import resume_file
 from slurmplugins.state import unavailable_offerings
 from slurmplugins.state.journal_file import JournalFile
-from slurmplugins.state.launch_budget_record import BUDGET_PER_NODE, SMALLEST_BUDGET
+from slurmplugins.state.launch_budget_record import (
+    BUDGET_PER_NODE,
+    SMALLEST_BUDGET,
+    LaunchHistory,
+)
 from tests.fakes.boundaries import Fuse, Killed, watch
 from tests.fakes.engine import ON_DEMAND, SPOT_A, SPOT_B, Bench
 
@@ -73,9 +77,6 @@ QUIET = 4
 """All must be well within PASSES passes, and stay so for QUIET passes."""
 
 ADMIN = "bad NIC, ticket 12"
-
-SLOW_START = 150.0
-"""Seconds that resume may wait before it counts the instances of its next launch."""
 
 HELD_UP = 20.0
 """Seconds that a program may stand still at a boundary.
@@ -117,7 +118,6 @@ class Trouble(RuleBasedStateMachine):
         self.owner: dict[NodeName, int | None] = {}
         self.asked_by: dict[int | None, Counter[int | None]] = defaultdict(Counter)
         """For each request, the most nodes requested under each number that it was counted by."""
-        self.last: dict[int | None, float] = {}
         self.launched_for: dict[str, list[int | None]] = {}
         self.before: Counter[int | None] = Counter()
         self.began = 0.0
@@ -140,9 +140,7 @@ class Trouble(RuleBasedStateMachine):
             assert waiting == list(request.nodes)
         if request.attempt not in self.launched_for:
             assert not self._beside(request), request
-            owners = [self.owner.get(node) for node in request.nodes]
-            self._comes_back(set(owners))
-            self.launched_for[request.attempt] = owners
+            self.launched_for[request.attempt] = [self.owner.get(node) for node in request.nodes]
         return self._launch(request, intend)
 
     def _beside(self, request: LaunchRequest) -> list[str]:
@@ -159,17 +157,6 @@ class Trouble(RuleBasedStateMachine):
             and max(item.launched_at, machines[item.id].visible_at) < self.began
         ]
 
-    def _comes_back(self, requests: AbstractSet[int | None]) -> None:
-        """Reset the launch count of requests that return late.
-
-        A loop of failed launches returns sooner. So such a request has worked or waited meanwhile.
-        """
-        loop = _launch_rate(self.bench.engine).loop_seconds - SLOW_START
-        late = {item for item in requests if self.began - self.last.get(item, self.began) > loop}
-        started = self._started() if late else Counter()
-        self.before |= {item: started[item] for item in late}
-        self.last.update(dict.fromkeys(requests, self.began))
-
     def _request(self, job: int | None) -> int | None:
         """Return a component's het job, or the job itself.
 
@@ -178,12 +165,16 @@ class Trouble(RuleBasedStateMachine):
         return None if job is None else self.whole.get(job, job)
 
     def _boot(self, boot: Callable[[], None]) -> None:
-        """Boot the instances, and reset the count of jobs that have begun.
+        """Boot the instances; jobs may begin then."""
+        boot()
+        self._jobs_begin()
+
+    def _jobs_begin(self) -> None:
+        """Reset the count of jobs that have begun, and of no others.
 
         A job has begun once all of its nodes are up. The instances that were launched for it have
-        then served their purpose.
+        then served their purpose. Without a beginning, time alone resets no count.
         """
-        boot()
         started = self._started()
         unready = {"POWERING_UP", "NOT_RESPONDING", "DOWN"}
         queue = self.bench.slurm.queue
@@ -286,6 +277,7 @@ class Trouble(RuleBasedStateMachine):
     @rule()
     def requeued_jobs_start_again(self) -> None:
         self.asks += self.bench.slurm.schedule()
+        self._jobs_begin()  # on nodes that others left up
 
     @rule()
     def idle_nodes_are_powered_down(self) -> None:
@@ -915,3 +907,16 @@ if os.environ.get("HYPOTHESIS_PROFILE", "ci") == "ci":
         phases=[Phase.explicit, Phase.generate],
     )
 TestEngine = Trouble.TestCase
+
+
+@pytest.mark.parametrize("is_limited", [True, False])
+def test_the_law_on_launches_breaks_without_a_launch_budget_and_only_then(*, is_limited: bool):
+    """Run a launch-and-end loop by the machine's own rules, with and without the budget."""
+    machine = Trouble()
+    budget = LaunchHistory.budget if is_limited else property(lambda _: 10**9)
+    with mock.patch.object(LaunchHistory, "budget", budget):
+        machine.someone_elses_machine()
+        machine.one_of_two_pools_has_nothing_and_the_job_is_tried_again(size=2, rounds=10)
+    with contextlib.nullcontext() if is_limited else pytest.raises(AssertionError):
+        machine.launches_of_a_job_that_does_not_begin_are_bounded_by_what_it_asks()
+    machine.teardown()

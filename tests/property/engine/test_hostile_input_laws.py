@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from hypothesis import given, strategies as st
 
+from slurmplugins.cloud import error_codes
 from slurmplugins.errors import EngineError
 from slurmplugins.head.job_history import JobReader
 from slurmplugins.model import hostlist, json_input
@@ -25,6 +26,8 @@ from slurmplugins.slurm import resume_file
 from slurmplugins.slurm.node_queries import known_nodes
 from slurmplugins.slurm.scontrol import ScontrolSlurm
 from slurmplugins.state.journal import Journal
+from slurmplugins.state.launch_budget_file import LaunchBudget
+from slurmplugins.state.launch_budget_record import Rate
 from slurmplugins.state.persistent_clock import PersistentClock
 from slurmplugins.state.queue_time import QueueTimes
 from slurmplugins.state.unavailable_offerings import UnavailableOfferings
@@ -35,6 +38,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
 G = hostlist.expand("gpu-[001-003]")
+RATE = Rate(1000, 2, 90, is_configured=False)
 MACHINE = "i-0123456789abcdef0"
 ODD = st.recursive(
     st.none()
@@ -114,6 +118,7 @@ def test_invalid_jobs_raise_nothing_but_what_all_expect(found: object):
     lost = [InstanceLoss(node, MACHINE, START) for node in G]
     only_engine_errors(
         slurm.jobs,
+        slurm.begun_jobs,
         lambda: slurm.jobs(G),
         lambda: jobs_to_requeue(slurm.ended_jobs(), lost),
         lambda: slurm.comment(7, "x"),
@@ -179,6 +184,11 @@ def test_invalid_state_files_raise_nothing(
         folder, clock = Path(name), FakeClock()
         standing = {"failures": one, "since": two, "retry_at": three, "probes": one, "last": []}
         failure = dict.fromkeys(("instance_id", "node", "pool", "why", "at", "launched_at"), two)
+        doubt = {"attempt": one, "count": two, "at": three}
+        tries = {
+            **dict.fromkeys(("asked", "since", "nodes", "message", "doubts"), one),
+            **dict.fromkeys(("started", "at", "slug", "held"), two),
+        }
         entry = dict.fromkeys((item for item in instance_ledger.LedgerEntry.__slots__), three)
         for file, value in {
             "time.json": {"boot": one, "offset": two, "last": three},
@@ -193,6 +203,13 @@ def test_invalid_state_files_raise_nothing(
             },
             "waits.json": {"7": one, "x": two},
             "pass.json": {"at": one, "note": two, "remarks": three},
+            "brake.json": {
+                "jobs": {
+                    "7": tries, "x": tries, "8": one, "9": {**tries, "doubts": [doubt, two]},
+                    "10": {**tries, "nodes": "gpu-001", "slug": "", "message": "", "doubts": []},
+                },
+                "ends": {"count": one, "code": two, "since": three, "at": one},
+            },
         }.items():  # fmt: skip
             (folder / file).write_text(json.dumps(value))
         steady = PersistentClock(folder, clock)
@@ -209,6 +226,13 @@ def test_invalid_state_files_raise_nothing(
         LastPass.load(folder)
         waited = QueueTimes(folder / "waits.json", clock).seconds_of([7], {})
         assert waited[7] >= 0
+        budget = LaunchBudget(folder, clock)
+        budget.update_from_listing((), {}, clock.monotonic())
+        budget.forget_begun(lambda: {9})
+        screened = budget.screen([JobLaunch(job, (), G) for job in (7, 9, 10)], RATE, ())
+        assert len(screened.permitted) + len(screened.refusals) == 3
+        budget.record_terminations((), error_codes.error("InternalError", "x"))
+        assert LaunchBudget(folder, clock).load().ends.code == "InternalError"
 
 
 STEPS = st.lists(

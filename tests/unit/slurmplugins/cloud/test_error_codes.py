@@ -201,6 +201,37 @@ def test_endless_pages_of_a_listing_are_an_error(*, fresh: bool):
     assert len(client.calls) == (ec2.MAX_PAGES if fresh else 2)
 
 
+class Dripping(Answers):
+    """Take 40 s for each page of DescribeInstances, just within the limit of one call."""
+
+    def __init__(self, clock: FakeClock, pages: int) -> None:
+        super().__init__()
+        self._clock, self._pages = clock, pages
+
+    def describe_instances(self, **given: Any) -> dict[str, Any]:
+        self.calls.append(("describe_instances", given))
+        self._clock.advance(40.0)
+        page: dict[str, Any] = {"Reservations": [{"Instances": [described(0)]}]}
+        return page | ({"NextToken": str(len(self.calls))} if len(self.calls) < self._pages else {})
+
+
+def test_a_listing_whose_pages_drip_is_given_up_as_a_whole():
+    clock = FakeClock()
+    slow, bearable = Dripping(clock, pages=100), Dripping(clock, pages=3)
+    with pytest.raises(errors.CloudUnreachable, match="list took more than 120 s"):
+        Ec2("demo", lambda: slow, clock).instances()
+    assert len(slow.calls) == 3
+    assert [item.id for item in Ec2("demo", lambda: bearable, clock).instances()] == ["i-0"]
+
+
+def test_all_batches_of_one_question_share_its_time():
+    clock = FakeClock()
+    client = Dripping(clock, pages=1)
+    with pytest.raises(errors.CloudUnreachable, match="list took more than 120 s"):
+        Ec2("demo", lambda: client, clock)._describe_ids([f"i-{n:04}" for n in range(2000)])
+    assert len(client.calls) == 3
+
+
 def test_an_endless_call_is_given_up():
     class Impatient(FakeClock):
         def monotonic(self) -> float:

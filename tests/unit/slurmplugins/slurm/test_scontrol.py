@@ -45,6 +45,25 @@ def test_components_of_het_jobs_are_read_as_text_in_one_call():
     assert len(runner.commands) == 1
 
 
+def test_a_job_has_begun_when_all_its_components_run_and_no_node_boots():
+    slurm, runner = scontrol()
+    lines = [
+        "100 100+0 RUNNING", "101 100+1 RUNNING", "200 200+0 RUNNING", "201 200+1 CONFIGURING",
+        "7 7 RUNNING", "9 8_3 RUNNING", "8 8_[4-9] PENDING", "10 10 COMPLETING", "odd",
+        "11 RUNNING",
+    ]  # fmt: skip
+    runner.answer("/usr/bin/squeue", stdout="\n".join(lines) + "\n")
+    assert slurm.begun_jobs() == {100, 7, 9}
+    assert runner.commands == [["/usr/bin/squeue", "--noheader", "--format=%A %i %T"]]
+
+
+def test_a_squeue_that_fails_tells_of_no_begun_job():
+    slurm, runner = scontrol()
+    runner.answer("/usr/bin/squeue", stderr="Unable to contact slurm controller", returncode=1)
+    with pytest.raises(SlurmUnreachable):
+        slurm.begun_jobs()
+
+
 def test_a_squeue_that_fails_tells_of_no_components():
     slurm, runner = scontrol()
     runner.answer("/usr/bin/squeue", stderr="Unable to contact slurm controller", returncode=1)

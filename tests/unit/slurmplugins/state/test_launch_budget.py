@@ -168,34 +168,35 @@ def test_nodes_that_come_up_for_others_are_no_beginning_of_a_job_that_failed(ben
     assert launch_budget.forget_begun(record, up(G[:4]), NOW) == record
 
 
-def test_a_job_that_began_on_nodes_of_others_has_a_fresh_budget_when_it_is_interrupted(
-    bench: Bench,
-):
-    """Screen a job before and after the time of a launch loop.
-
-    No launch of the job brought its nodes, so no pass of reconcile sees that the job began.
-    """
-    record = Record()
-    for _ in range(3):
-        record = tried(record, job(bench, G[:4]), 4)
-    soon = launch_budget.screen(record, [job(bench, G[:1])], NOW + RATE.loop_seconds, RATE)
-    assert [item.reason_code for item in soon.refusals] == ["launch-loop"]
-    later = launch_budget.screen(record, [job(bench, G[:1])], NOW + RATE.loop_seconds + 1, RATE)
-    nodes = hostlist.compress(G[:1])
-    at = NOW + RATE.loop_seconds + 1
-    assert later.record.jobs == {7: LaunchHistory(1, 1, at, at, nodes)}
+def test_nodes_that_were_launched_for_another_job_since_are_no_beginning(bench: Bench):
+    """Launch for a second job on the nodes of a job that slurmctld gave up at ResumeTimeout."""
+    record = launch_budget.screen(Record(), [job(bench, G[:4])], NOW, RATE).record
+    record = launch_budget.screen(record, [job(bench, G[3:5], 8)], NOW + 1000, RATE).record
+    assert set(launch_budget.forget_begun(record, up(G[:5]), NOW + 1100).jobs) == {7}
+    assert launch_budget.needs_begun_jobs(record)
+    assert launch_budget.forget_jobs(record, {7, 9}).jobs.keys() == {8}
 
 
-def test_the_verdict_on_a_job_that_is_not_held_yet_outlasts_its_pauses(bench: Bench):
-    later = NOW + 10 * RATE.loop_seconds
-    assert launch_budget.screen(exhausted(bench), [job(bench, G[:4])], later, RATE).permitted == ()
+def test_jobs_of_one_call_keep_the_nodes_that_they_share(bench: Bench):
+    both = [job(bench, G[:4]), job(bench, G[3:5], 8)]
+    record = launch_budget.screen(Record(), both, NOW, RATE).record
+    assert launch_budget.forget_begun(record, up(G[:5]), NOW).jobs == {}
 
 
-def test_a_fresh_budget_needs_twice_resume_timeout_and_the_longest_unavailability(
-    bench: Bench,
-):
-    rate = _launch_rate(bench.engine)
-    assert rate.loop_seconds == 2 * bench.config.resume_timeout + unavailable_offerings.LONGEST
+def test_a_job_that_comes_back_late_without_having_begun_has_no_fresh_budget(bench: Bench):
+    record = exhausted(bench)
+    for hours in (1, 6, 23):
+        later = launch_budget.screen(record, [job(bench, G[:4])], NOW + hours * 3600, RATE)
+        assert [item.reason_code for item in later.refusals] == ["launch-loop"]
+
+
+def test_slurm_is_asked_who_has_begun_only_for_jobs_whose_launch_failed(bench: Bench):
+    launched = launch_budget.screen(Record(), [job(bench, G[:4])], NOW, RATE).record
+    failed = tried(Record(), job(bench, G[:4]), 4)
+    assert not launch_budget.needs_begun_jobs(Record())
+    assert not launch_budget.needs_begun_jobs(launched)
+    assert launch_budget.needs_begun_jobs(failed)
+    assert not launch_budget.needs_begun_jobs(launch_budget.mark_held(failed, {7}))
 
 
 def test_a_job_that_is_not_launched_for_a_day_is_forgotten(bench: Bench):
@@ -540,6 +541,83 @@ def test_a_job_of_two_pools_of_which_one_has_nothing_is_held_with_its_numbers(be
     bench.cloud.capacity = {}
     round_trip(bench, 7, nodes)
     assert len(bench.cloud.live()) == 3
+
+
+def lose(bench: Bench, nodes: Sequence[NodeName]) -> None:
+    """Take a job's nodes away, as an interruption does; the job is requeued."""
+    bench.slurm.down(nodes, "interrupted")
+    bench.slurm.power_down(nodes)
+    bench.slurm.tick()
+
+
+def exhausted_job(bench: Bench) -> None:
+    """Use up the budget of job 7; its next launch would not fit."""
+    bench.cloud.capacity = {CPU: 0}
+    nodes = (*G[:2], *C[:1])
+    resume(bench.engine, [bench.slurm.start(7, nodes)])
+    for _ in range(3):
+        round_trip(bench, 7, nodes)
+    bench.cloud.capacity = {}
+    assert bench.engine.launch_budget.load().jobs[7].started == 8
+
+
+@pytest.mark.parametrize("begins", [True, False])
+def test_only_a_job_that_began_on_nodes_of_others_is_launched_for_again(
+    bench: Bench, *, begins: bool
+):
+    """Let a job run for hours on nodes that another job left up, then lose its nodes.
+
+    No launch of the job brought its nodes, so only Slurm tells that the job began. In the other
+    case it waits in the queue for the same hours.
+    """
+    exhausted_job(bench)
+    nodes = (*G[:2], *C[:1])
+    bench.clock.advance(unavailable_offerings.LONGEST)
+    for _ in range(2):
+        bench.slurm.tick()
+        gone, bench.slurm.suspended = bench.slurm.suspended, []
+        suspend(bench.engine, gone, EndCause.SUSPEND)
+        run_pass(bench.engine)
+    if begins:
+        resume(bench.engine, [bench.slurm.start(8, nodes)])
+        bench.boot()
+        bench.slurm.finish(8)
+        assert bench.slurm.schedule() == []
+        assert bench.slurm.queue[7].state == "RUNNING"
+    bench.clock.advance(3 * 3600)
+    run_pass(bench.engine)
+    assert (7 in bench.engine.launch_budget.load().jobs) is not begins
+    if begins:
+        lose(bench, nodes)
+    round_trip(bench, 7, nodes)
+    assert bench.slurm.queue[7].held is not begins
+    assert {item.node for item in bench.cloud.live()} == (set(nodes) if begins else set())
+
+
+def test_a_job_that_is_interrupted_again_and_again_is_launched_for_each_time(bench: Bench):
+    nodes = (*G[:2], *C[:1])
+    resume(bench.engine, [bench.slurm.start(7, nodes)])
+    for _ in range(10):
+        bench.clock.advance(60)
+        bench.boot()
+        run_pass(bench.engine)
+        lose(bench, nodes)
+        round_trip(bench, 7, nodes)
+    assert not bench.slurm.queue[7].held
+    assert {item.node for item in bench.cloud.live()} == set(nodes)
+    assert len(bench.cloud.machines) == 33
+
+
+def test_a_launch_loop_with_hours_between_its_launches_is_held(bench: Bench):
+    bench.cloud.capacity = {CPU: 0}
+    nodes = (*G[:2], *C[:1])
+    resume(bench.engine, [bench.slurm.start(7, nodes)])
+    for _ in range(8):
+        bench.clock.advance(3 * 3600)
+        if not bench.slurm.queue[7].held:
+            round_trip(bench, 7, nodes)
+    assert bench.slurm.queue[7].held
+    assert len(bench.cloud.machines) == 8
 
 
 def test_a_hold_that_slurmctld_did_not_take_gives_no_fresh_budget(bench: Bench):
