@@ -1,12 +1,12 @@
 """Hold the account budgets in Slurm; a systemd timer runs this program as slurm.
 
 slurm-budget                                        One pass.
-slurm-budget --plan                                 Print figures and changes as JSON; change none.
+slurm-budget --plan [JSON]                          Print figures and changes as JSON; change none.
 slurm-budget override NAME USD|lift UNTIL BY WHY    Add US dollars, or lift all steps, until then.
 slurm-budget end-override NAME                      End that exception now.
 slurm-budget close-days JSON                        Take a report's amounts for closed days.
 
-UNTIL is in epoch seconds.
+UNTIL is in epoch seconds. A plan of JSON is that of budgets which the head does not have yet.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from slurmplugins.budgets import closed_days, files
+from slurmplugins.budgets.not_applied import with_budgets
 from slurmplugins.budgets.overrides import parse_override, set_override
 from slurmplugins.budgets.plan import plan
 from slurmplugins.budgets.printing import printable
@@ -72,8 +73,9 @@ def run(
                 else:
                     files.save_remaining(paths.STATE, (), limits)
         case ["--plan"]:
-            snapshot = read_snapshot(_parts(config, limits, log), now, save=False)
-            sys.stdout.write(json.dumps(printable(plan(snapshot), snapshot), indent=2) + "\n")
+            print_plan(_parts(config, limits, log), now)
+        case ["--plan", text]:
+            print_plan(_parts(config, with_budgets(limits, text), log), now)
         case ["override", name, usd, until, by, why]:
             with locked(lock):
                 set_override(limits, name, parse_override(usd, until, by, why, now), now)
@@ -85,6 +87,12 @@ def run(
                 take_closed_days(limits, closed_days.parse(text), now)
         case _:
             raise BadName(f"unknown arguments: {' '.join(arguments)[:80]!r}")
+
+
+def print_plan(parts: Parts, now: float) -> None:
+    """Print figures and changes, and change nothing. Raises EngineError."""
+    snapshot = read_snapshot(parts, now, save=False)
+    sys.stdout.write(json.dumps(printable(plan(snapshot), snapshot), indent=2) + "\n")
 
 
 def take_closed_days(limits: BudgetsConfig, closed: closed_days.ClosedDays, now: float) -> None:

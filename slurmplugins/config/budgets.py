@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from decimal import Decimal, InvalidOperation
 from enum import StrEnum
@@ -17,6 +18,12 @@ if TYPE_CHECKING:
 
 
 KEY: Final = "budgets"
+HIGHEST_USD: Final = 10**9
+LEAST_USD: Final = Decimal("1e-30")
+HIGHEST_PERCENT: Final = 200
+LAST_SECOND: Final = 253_402_300_799.0
+"""Of the year 9999. Later moments have no day."""
+_NAME: Final = re.compile(r"[a-z][a-z0-9_-]{0,62}", re.ASCII)
 
 
 class Action(StrEnum):
@@ -142,7 +149,9 @@ def parse(document: object) -> BudgetsConfig:
     try:
         return BudgetsConfig(
             budgets={str(name): _budget(str(name), item) for name, item in part["limits"].items()},
-            families={str(name): frozenset(items) for name, items in part["families"].items()},
+            families={
+                str(name): frozenset(map(str, items)) for name, items in part["families"].items()
+            },
             account_projects={str(k): str(v) for k, v in part["account_projects"].items()},
             on_demand=tuple(map(str, part["on_demand"])),
             tail=finite(part["tail"]),
@@ -150,7 +159,8 @@ def parse(document: object) -> BudgetsConfig:
             weights={str(name): _weights(item) for name, item in part["weights"].items()},
         )
     except (KeyError, TypeError, ValueError, AttributeError, InvalidOperation) as error:
-        raise ConfigError((f"burst.json: {KEY}: {type(error).__name__}: {error}",)) from error
+        text = f"burst.json: {KEY}: {type(error).__name__}: {str(error)[:120]}"
+        raise ConfigError((text,)) from error
 
 
 def _weights(item: Mapping[str, Any]) -> ListedWeights:
@@ -162,19 +172,43 @@ def _weights(item: Mapping[str, Any]) -> ListedWeights:
 
 def _budget(name: str, item: Mapping[str, Any]) -> Budget:
     usd = Decimal(str(item["usd"]))
-    if not usd.is_finite() or usd <= 0:
+    # 1e-999999999 is short here, and a gigabyte where it is printed.
+    if not usd.is_finite() or not LEAST_USD <= usd <= HIGHEST_USD:
         raise ValueError(f"expected US dollars, found {item['usd']!r}")
-    return Budget(
-        name=name,
-        accounts=tuple(map(str, item["accounts"])),
+    budget = Budget(
+        name=_name(name),
+        accounts=tuple(map(_name, item["accounts"])),
         projects=tuple(map(str, item["projects"])),
         usd=usd,
         kind=PeriodKind(item["period"]),
-        steps=tuple(BudgetStep(int(step["at"]), Action(step["do"])) for step in item["steps"]),
-        since=finite(item["since"]),
-        until=finite(item["until"]),
+        steps=tuple(_step(step) for step in item["steps"]),
+        since=_moment(item["since"]),
+        until=_moment(item["until"]),
         notify=tuple(map(str, item["notify"])),
     )
+    if not budget.steps or not (budget.accounts or budget.projects):
+        raise ValueError(f"budget {name}: expected steps, and an account or a project")
+    return budget
+
+
+def _step(item: Mapping[str, Any]) -> BudgetStep:
+    percent = int(finite(item["at"]))
+    if not 1 <= percent <= HIGHEST_PERCENT:
+        raise ValueError(f"expected 1 to {HIGHEST_PERCENT} percent, found {percent}")
+    return BudgetStep(percent, Action(item["do"]))
+
+
+def _moment(value: object) -> float:
+    at = finite(value)
+    if not 0 <= at <= LAST_SECOND:
+        raise ValueError(f"not a moment: {at}")
+    return at
+
+
+def _name(value: object) -> str:
+    if not (isinstance(value, str) and _NAME.fullmatch(value)):
+        raise ValueError(f"not a name of cluster.yaml: {value!r}")
+    return value
 
 
 def to_json(config: BudgetsConfig) -> dict[str, Any]:

@@ -38,6 +38,8 @@ SHARES: Final = (
     *("sshare", "--noheader", "--parsable2", "--all"),
     "--format=Account,User,NormShares,RawUsage",
 )
+LONGEST_JSON: Final = 16_000
+"""Characters: a command of SSM has 64 KiB for all of its parameters, encoded twice."""
 _SACCT: Final = (*sacct.ENVIRONMENT, "sacct")
 _FORMS: Final = (
     _Form(("systemctl", "is-active"), r"[a-z][a-z0-9.-]*"),
@@ -56,7 +58,10 @@ _FORMS: Final = (
     _Form((*_AS_SLURM, *_PYTHON, "slurmplugins.head_report"), r"[A-Za-z0-9][A-Za-z0-9_.\[\],-]*"),
     _Form((*_AS_SLURM, "/opt/slurm-toolkit/bin/slurm-reconcile", "--plan")),
     _Form((*_AS_SLURM, "/opt/slurm-toolkit/bin/slurm-govern", "--plan")),
-    _Form((*_AS_SLURM, "/opt/slurm-toolkit/bin/slurm-budget", "--plan")),
+    _Form(
+        (*_AS_SLURM, "/opt/slurm-toolkit/bin/slurm-budget", "--plan"),
+        rf"\{{[ -~]{{1,{LONGEST_JSON}}}\}}",  # budgets that the head does not have yet
+    ),
 )
 
 

@@ -8,7 +8,8 @@ from datetime import UTC, datetime
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Final
 
-from toolkit.errors import HeadCommandFailed
+from slurmplugins.head.read_commands import LONGEST_JSON
+from toolkit.errors import HeadCommandFailed, ToolkitError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -21,6 +22,12 @@ PROGRAM: Final = (
 )
 PLAN: Final = (*PROGRAM, "--plan")
 PASS_SECONDS: Final = 300
+
+
+class BudgetsTooLong(ToolkitError):  # noqa: N818 - the names of ToolkitError tell the event
+    """The budgets fit into no command."""
+
+    reason = "budgets-too-long"
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,13 +91,80 @@ class BudgetFacts:
     budgets: tuple[BudgetFigures, ...]
     changes: tuple[SlurmChange, ...]
     problems: tuple[str, ...]
-    limits: Mapping[str, Any]
-    """The budgets that the head has, as burst.json has them."""
+    config: Mapping[str, Any]
+    """The budgets' part of burst.json that these facts are of."""
+
+    @property
+    def limits(self) -> Mapping[str, Any]:
+        """Return the budgets, as burst.json has them."""
+        return dict(self.config["limits"])
+
+
+@dataclass(frozen=True, slots=True)
+class NotApplied:
+    """The budgets by which cluster.yaml differs from the head."""
+
+    new: tuple[str, ...] = ()
+    changed: tuple[str, ...] = ()
+    """Also those of accounts that got others below them, or a project."""
+    removed: tuple[str, ...] = ()
+
+    def __bool__(self) -> bool:
+        return bool(self.new or self.changed or self.removed)
+
+    def __str__(self) -> str:
+        parts = (("new", self.new), ("changed", self.changed), ("removed", self.removed))
+        return "; ".join(f"{word}: {', '.join(names)}" for word, names in parts if names)
+
+
+def not_applied(own: Mapping[str, Any], head: Mapping[str, Any]) -> NotApplied:
+    """Return the budgets by which cluster.yaml differs from the head.
+
+    Both are as burst.json has them.
+    """
+    mine, heads = own["limits"], head["limits"]
+    return NotApplied(
+        new=tuple(sorted(mine.keys() - heads.keys())),
+        changed=tuple(
+            name
+            for name in sorted(mine.keys() & heads.keys())
+            if _members(mine[name], own) != _members(heads[name], head)
+        ),
+        removed=tuple(sorted(heads.keys() - mine.keys())),
+    )
+
+
+def _members(item: Mapping[str, Any], config: Mapping[str, Any]) -> tuple[Any, ...]:
+    """Return a budget with the accounts that it is for."""
+    projects = config["account_projects"].items()
+    return (
+        item,
+        [config["families"].get(name) for name in item["accounts"]],
+        sorted(account for account, project in projects if project in item["projects"]),
+    )
 
 
 def fetch(head: Runner, *, timeout: float = PASS_SECONDS) -> BudgetFacts:
     """Return the head's facts. Raises HeadCommandFailed."""
-    output = head.run(PLAN, timeout=timeout)
+    return _fetch(head, PLAN, timeout)
+
+
+def fetch_with(head: Runner, budgets: Mapping[str, Any]) -> BudgetFacts:
+    """Return the head's facts as with these budgets.
+
+    Nothing is changed. Raises HeadCommandFailed or BudgetsTooLong.
+    """
+    text = json.dumps(budgets, separators=(",", ":"))
+    if len(text) > LONGEST_JSON:
+        raise BudgetsTooLong(
+            f"the budgets of cluster.yaml are too long for a plan before they are applied:"
+            f" {len(text)} characters, at most {LONGEST_JSON}"
+        )
+    return _fetch(head, (*PLAN, text), PASS_SECONDS)
+
+
+def _fetch(head: Runner, command: tuple[str, ...], timeout: float) -> BudgetFacts:
+    output = head.run(command, timeout=timeout)
     try:
         return parse(json.loads(output))
     except (ValueError, KeyError, TypeError, AttributeError, ArithmeticError) as error:
@@ -110,7 +184,7 @@ def parse(value: Mapping[str, Any]) -> BudgetFacts:
         budgets=tuple(_figures(item) for item in value["budgets"]),
         changes=tuple(_change(item) for item in value["changes"]),
         problems=tuple(map(str, value["problems"])),
-        limits=dict(value["config"]["limits"]),
+        config=dict(value["config"]),
     )
 
 

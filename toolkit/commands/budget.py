@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from datetime import datetime
     from pathlib import Path
 
-    from toolkit.budgets.facts import BudgetFacts, BudgetFigures
+    from toolkit.budgets.facts import BudgetFacts, BudgetFigures, NotApplied
     from toolkit.config import ClusterConfig
     from toolkit.finance.spending_by_day import MonthSpending
 
@@ -70,14 +70,33 @@ def status_command(*, config_path: Path | None, as_json: bool) -> None:
 @config_option
 @json_option
 def plan_command(*, config_path: Path | None, as_json: bool) -> None:
-    """Show the changes that the next pass makes in Slurm."""
-    from toolkit.output import print_json
+    """Show each budget, and the next pass's changes in Slurm.
 
-    answer = _checked_facts(config_path)
+    Where cluster.yaml has other budgets than the head, it is the plan after `toolkit apply`:
+    nothing is changed before.
+    """
+    from toolkit.output import plain, print_json
+
+    answer, missing = _planned_facts(_dated(config_path))
     if as_json:
-        print_json({"changes": answer.changes, "problems": answer.problems})
-    else:
-        _print_changes(answer)
+        print_json(
+            {
+                "budgets": answer.budgets,
+                "changes": answer.changes,
+                "problems": answer.problems,
+                "not_applied": missing,
+            }
+        )
+        return
+    _print_figures(answer)
+    _print_changes(answer)
+    if missing:
+        click.echo(
+            plain(
+                f"note: the head has other budgets than cluster.yaml ({missing}), so this is the"
+                " plan after `toolkit apply`"
+            )
+        )
 
 
 @command.command("apply")
@@ -266,24 +285,49 @@ def _facts(config: ClusterConfig) -> BudgetFacts:
         return fetch(Head(clients, config))
 
 
+def _planned_facts(config: ClusterConfig) -> tuple[BudgetFacts, NotApplied]:
+    """Return the plan of cluster.yaml's budgets, and those not applied."""
+    from toolkit.budgets.facts import fetch, fetch_with, not_applied
+    from toolkit.deploy.head import Head
+    from toolkit.deploy.session import connected
+    from toolkit.render.budgets import file_json, plan_json
+
+    with connected(config) as clients:
+        head = Head(clients, config)
+        answer = fetch(head)
+        missing = not_applied(file_json(config), answer.config)
+        return (fetch_with(head, plan_json(config)) if missing else answer), missing
+
+
 def _checked_facts(config_path: Path | None) -> BudgetFacts:
     """Return the head's facts, if its budgets are cluster.yaml's and of today.
 
     Raises ConfigInvalid or BudgetsDiffer.
     """
-    from datetime import UTC, datetime
-
-    from toolkit.config import load_dated
     from toolkit.render.budgets import limits_json
 
-    config = load(config_path)
-    load_dated(find_config_file(config_path), datetime.now(UTC))
+    config = _dated(config_path)
     answer = _facts(config)
     if answer.limits != limits_json(config):
         raise BudgetsDiffer(
-            "the head has other budgets than cluster.yaml", next_step="run `toolkit apply`"
+            "the head has other budgets than cluster.yaml",
+            next_step="run `toolkit apply`; `toolkit budget plan` shows what they will do",
         )
     return answer
+
+
+def _dated(config_path: Path | None) -> ClusterConfig:
+    """Return cluster.yaml.
+
+    Raises ConfigInvalid, also for a grant that is not of today.
+    """
+    from datetime import UTC, datetime
+
+    from toolkit.config import load_dated
+
+    config = load(config_path)
+    load_dated(find_config_file(config_path), datetime.now(UTC))
+    return config
 
 
 def _print_figures(answer: BudgetFacts) -> None:

@@ -28,7 +28,30 @@ def budgets_json(config: ClusterConfig, prices: Prices) -> dict[str, Any]:
 
 def limits_json(config: ClusterConfig) -> dict[str, Any]:
     """Return what cluster.yaml alone says of account budgets, as burst.json has it."""
-    return dict(budgets.to_json(budgets_config(config))["limits"])
+    return dict(file_json(config)["limits"])
+
+
+def file_json(config: ClusterConfig) -> dict[str, Any]:
+    """Return the part without prices, as cluster.yaml alone says it."""
+    return budgets.to_json(budgets_config(config))
+
+
+def plan_json(config: ClusterConfig) -> dict[str, Any]:
+    """Return cluster.yaml's budgets, as the head plans with them.
+
+    Programs of `notify` stay here, since a plan runs none.
+    """
+    whole = budgets_config(config)
+    part = budgets.to_json(whole)
+    return {
+        "limits": {name: item | {"notify": []} for name, item in part["limits"].items()},
+        "families": part["families"],
+        "account_projects": {
+            account: name
+            for account, name in whole.account_projects.items()
+            if name in whole.projects
+        },
+    }
 
 
 def _weights(config: ClusterConfig, prices: Prices) -> dict[str, budgets.ListedWeights]:

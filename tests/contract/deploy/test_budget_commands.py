@@ -67,6 +67,15 @@ def test_status_names_the_timer_of_budgets(deployed, capsys):
     assert "slurm-budget.timer" in json.loads(capsys.readouterr().out)["services"]
 
 
+def test_budgets_that_are_not_applied_yet_reach_the_head_as_one_word(deployed, capsys):
+    deployed.edit("usd: 100", "usd: 200")
+    assert toolkit(deployed, "budget", "plan") == 0
+    assert "(changed: vision-month), so this is the plan after" in capsys.readouterr().out
+    ran = deployed.actor.driver.ran
+    assert '"usd":"200"' in ran[-1]
+    assert all("slurm-budget --plan" in text for text in ran), "a look changes nothing"
+
+
 def test_a_head_with_other_budgets_is_applied_first(deployed, capsys):
     deployed.edit("usd: 100", "usd: 200")
     assert toolkit(deployed, "budget", "apply") == 1

@@ -75,6 +75,7 @@ READS = (
     ("report", "--since", "1h", "--json"),
     ("accounts", "plan"),
     ("budget", "status"),
+    ("budget", "plan"),
     ("savings", "--json"),
     ("quote", str(SCRIPT), "--json"),
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -10,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from slurmplugins.budgets.memory import Override
+from slurmplugins.budgets.not_applied import with_budgets
 from slurmplugins.budgets.plan import plan
 from slurmplugins.budgets.printing import printable
 from slurmplugins.config.budgets import Action, PeriodKind
@@ -37,7 +39,9 @@ class FakeHead:
         self.commands.append(list(argv))
         if "--plan" not in argv:
             return ""
-        given = snapshot(a_job(), memory=self.memory, config=self.config)
+        texts = argv[argv.index("--plan") + 1 :]
+        config = with_budgets(self.config, *texts) if texts else self.config
+        given = snapshot(a_job(), memory=self.memory, config=config)
         return json.dumps(printable(plan(given), given))
 
 
@@ -188,8 +192,73 @@ def test_a_wrong_override_is_refused_here(head, words, text, options, capsys):
     assert head.commands == []
 
 
+def edit(old: str, new: str) -> None:
+    path = Path(os.environ["TOOLKIT_CONFIG"])
+    path.write_text(path.read_text().replace(old, new))
+
+
+def test_a_plan_tries_budgets_that_the_head_does_not_have_yet(head, capsys):
+    edit("usd: 100}", "usd: 50, steps: [{at: 100, do: hold}]}\n  new: {account: language, usd: 9}")
+    assert cli.run(["budget", "plan"]) == 0
+    out = capsys.readouterr().out
+    assert "vision-month  vision    2026-12-01  50.00  85.00" in out
+    assert "100 % hold" in out
+    assert "~ account vision: GrpTRESRunMins=billing → 0 (vision-month: 100 % hold)" in out
+    assert (
+        "note: the head has other budgets than cluster.yaml (new: new; changed: vision-month), so"
+        " this is the plan after `toolkit apply`"
+    ) in out
+    assert [argv[: len(facts.PLAN)] for argv in head.commands] == [list(facts.PLAN)] * 2
+    assert all(read_commands.is_read(argv) for argv in head.commands), "a reader may try it"
+    assert cli.run(["budget", "plan", "--json"]) == 0
+    value = json.loads(capsys.readouterr().out)
+    assert value["not_applied"] == {"new": ["new"], "changed": ["vision-month"], "removed": []}
+    assert [item["step"] for item in value["budgets"]] == [100, None]
+
+
+def test_a_plan_tells_the_budgets_that_cluster_yaml_no_longer_has(head, capsys):
+    head.memory = a_memory("85", limited=frozenset({"vision"}))
+    edit(BUDGETS, "")
+    assert cli.run(["budget", "plan"]) == 0
+    out = capsys.readouterr().out
+    assert "(removed: vision-month)" in out
+
+
+def test_a_plan_of_applied_budgets_has_no_note(head, capsys):
+    assert cli.run(["budget", "plan", "--json"]) == 0
+    value = json.loads(capsys.readouterr().out)
+    assert value["not_applied"] == {"new": [], "changed": [], "removed": []}
+    assert value["budgets"][0]["usd_spent"] == "85.00"
+    assert [argv[-1] for argv in head.commands] == ["--plan"]
+    assert cli.run(["budget", "plan"]) == 0
+    assert "note:" not in capsys.readouterr().out
+
+
+def test_an_account_that_moved_below_a_budgets_account_is_a_change_of_the_budget(head, capsys):
+    edit("{name: language, ", "{name: language, parent: vision, ")
+    assert cli.run(["budget", "plan"]) == 0
+    assert "(changed: vision-month)" in capsys.readouterr().out
+
+
+def test_the_program_of_a_step_stays_here(head):
+    edit("usd: 100}", "usd: 100, notify: [/usr/bin/curl, secret]}")
+    assert cli.run(["budget", "plan"]) == 0
+    assert "secret" not in str(head.commands)
+
+
+def test_budgets_that_fit_into_no_command_are_told(head, capsys):
+    many = "".join(f"  b{n}: {{project: p{n}, usd: 9}}\n" for n in range(200))
+    edit(BUDGETS, BUDGETS + many)
+    assert cli.run(["budget", "plan"]) == 1
+    assert "too long for a plan" in capsys.readouterr().err
+    assert [argv[-1] for argv in head.commands] == ["--plan"]
+
+
 def test_figures_are_a_readers():
     assert read_commands.is_read(facts.PLAN)
+    assert read_commands.is_read([*facts.PLAN, '{"limits": {}}'])
+    assert not read_commands.is_read([*facts.PLAN, "--plan"])
+    assert not read_commands.is_read([*facts.PLAN, "{" + "x" * (facts.LONGEST_JSON + 1) + "}"])
     assert not read_commands.is_read(facts.PROGRAM)
     assert not read_commands.is_read([*facts.PROGRAM, "end-override", "vision-month"])
 
