@@ -148,7 +148,7 @@ def test_who_comes_back_has_her_uid_and_her_access_again(cluster, ssh, state):
     """test_lost_head.py lets her leave once more."""
     assert ssh.run("id", "-un", user="zoe", key=state / "zoe").stdout == "zoe\n"
     assert ssh.run("id", "-u", user="zoe", key=state / "zoe").stdout == "2077\n"
-    assert limits(cluster, "zoe") == "|"
+    assert limits(cluster, "zoe") == "|toolkit:made"
 
 
 def test_status_names_a_login_node_that_does_not_work(config):
