@@ -134,7 +134,7 @@ GRACE = ("where", "name=grace", "account=language", "cluster=judge", "set")
 
 
 def test_slurmdbd_holds_limits_and_shares_as_they_are_declared(cluster, settings, tmp_path):
-    """Set and take back limits, beside one that an admin set by hand."""
+    """Set and take back limits, beside one of an admin."""
     path = tmp_path / "cluster.yaml"
 
     def apply(limits: dict, **of_grace: object) -> str:

@@ -38,6 +38,11 @@ class _Difference:
     """Its marks afterwards."""
     held: frozenset[str]
     """Settings that something else of the toolkit holds at the moment."""
+    lost: tuple[str, ...]
+    """Marked settings that an admin changed, or that are as without a limit.
+
+    A mark must not outlive what it was for: the admin may give the same value later.
+    """
 
 
 def declared_limits(config: ClusterConfig) -> dict[Association, dict[str, str]]:
@@ -72,7 +77,7 @@ def plan_limits(
         is_adopted = adopt and bool(key.user) and item.marks.value(MADE) is None
         if _SUBMIT in difference.held and wanted.get(_SUBMIT) not in (None, "0"):
             notes.append(f"{_who(key)}: {_SUBMIT} is 0 while its budget refuses jobs, and stays")
-        if not (difference.values or is_adopted):
+        if not (difference.values or difference.lost or is_adopted):
             continue
         if reason := _obstacle(item):
             notes.append(f"{_who(key)}: not changed, because {reason}")
@@ -103,9 +108,10 @@ def _difference(
         for name in written
         if name in ours - wanted.keys() - held and _value(item, name) != _NO_VALUE.get(name)
     }
+    lost = [name for name in _in_order(written) if name not in own and name not in values]
     text = ",".join(f"{name.lower()}={own[name]}" for name in _in_order(own))
     marks = item.marks.marked(SET, text) if own else item.marks.unmarked(SET)
-    return _Difference(values, marks, frozenset(held))
+    return _Difference(values, marks, frozenset(held), tuple(lost))
 
 
 def _obstacle(item: Existing) -> str:
@@ -126,6 +132,10 @@ def _change(
     parts += [
         f"{name} {_value(item, name) or 'none'} → {_new(difference, name) or 'none'}"
         for name in names
+    ]
+    parts += [
+        f"{name} {_value(item, name) or 'none'} is no longer the toolkit's"
+        for name in difference.lost
     ]
     where = [f"name={key.user or key.account}", f"cluster={cluster}"]
     if key.user:

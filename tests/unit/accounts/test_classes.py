@@ -142,7 +142,7 @@ def test_text_that_is_no_qos_is_refused(rows):
 
 
 def test_a_time_limit_with_seconds_is_rounded_as_slurm_rounds_it():
-    """Round up: slurmdbd keeps minutes, and a second plan would never be empty."""
+    """Round up, or a second plan would never be empty."""
     slurm = FakeSacctmgr()
     given = config(classes={"quick": {"max_time": "00:01:30"}})
     make(slurm, given)

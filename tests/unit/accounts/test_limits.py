@@ -140,8 +140,12 @@ def test_a_limit_that_an_admin_changed_since_is_set_again_but_not_taken_back():
     slurm.members["vision", "ada"]["maxjobs"] = "50"
     assert texts(make(slurm, given)) == ["change user ada in account vision: MaxJobs 50 → 2"]
     slurm.members["vision", "ada"]["maxjobs"] = "50"
-    assert make(slurm, config(**BARE)).changes == ()
+    assert texts(make(slurm, config(**BARE))) == [
+        "change user ada in account vision: MaxJobs 50 is no longer the toolkit's"
+    ]
     assert shown(slurm)["maxjobs"] == "50"
+    slurm.members["vision", "ada"]["maxjobs"] = "2"  # as the toolkit had once set it
+    assert make(slurm, config(**BARE)).changes == ()
 
 
 def test_a_limit_of_the_account_is_not_read_as_the_users_own():
@@ -177,6 +181,9 @@ def test_a_share_of_one_is_set_where_an_admin_had_set_another():
     given = config(**{**BARE, "fairshare": 1})
     assert texts(make(slurm, given)) == ["change user ada in account vision: fairshare parent → 1"]
     assert make(slurm, given).changes == ()
+    assert texts(make(slurm, config(**BARE))) == [
+        "change user ada in account vision: fairshare 1 is no longer the toolkit's"
+    ]
     assert make(slurm, config(**BARE)).changes == ()
 
 
