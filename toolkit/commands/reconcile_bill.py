@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from toolkit.bill.estimates import Estimates
     from toolkit.bill.reader import BillFile
     from toolkit.bill.reconcile import Options, Reconciliation
+    from toolkit.config import ClusterConfig
+    from toolkit.deploy.session import Clients
 
 
 def _tolerance(_ctx: click.Context, _param: click.Parameter, text: str) -> Decimal:
@@ -86,13 +88,18 @@ def command(
     Exit code 0: every gap is within the tolerance; 2: one is not, or is unknown; 1: any error.
     """
     check_format(as_json=as_json, as_csv=as_csv)
+    from toolkit.bill import estimates, record
     from toolkit.bill.reader import open_files
     from toolkit.bill.reconcile import Options
 
     now = int(datetime.now(UTC).timestamp())
     files = open_files(paths)
-    estimates = _estimates(config_path, report_path, files, now)
-    result = _run(files, estimates, Options(now, tolerance, final), folder, dry_run=dry_run)
+    place = folder or record.default_folder()
+    options = Options(now, tolerance, final)
+    if report_path is not None:
+        result = _run(files, estimates.read(report_path), options, place, dry_run=dry_run)
+    else:
+        result = _run_fresh(config_path, files, options, place, dry_run=dry_run)
     _print(result, as_json=as_json, as_csv=as_csv, all_lines=all_lines, dry_run=dry_run)
     return SAME if result.is_within_tolerance else DIFFERS
 
@@ -101,7 +108,7 @@ def _run(
     files: Sequence[BillFile],
     estimates: Estimates,
     options: Options,
-    folder: Path | None,
+    folder: Path,
     *,
     dry_run: bool,
 ) -> Reconciliation:
@@ -109,7 +116,7 @@ def _run(
     from toolkit.bill.reader import read_lines
     from toolkit.bill.reconcile import reconcile
 
-    path = record.record_path(folder or record.default_folder(), estimates.cluster)
+    path = record.record_path(folder, estimates.cluster)
     if dry_run:
         with closing(read_lines(files)) as lines:
             return reconcile(files, lines, estimates, record.read_entries(path), options)
@@ -120,30 +127,52 @@ def _run(
     return result
 
 
-def _estimates(
-    config_path: Path | None, report_path: Path | None, files: Sequence[BillFile], now: int
-) -> Estimates:
-    from toolkit.bill import estimates
+def _run_fresh(
+    config_path: Path | None,
+    files: Sequence[BillFile],
+    options: Options,
+    folder: Path,
+    *,
+    dry_run: bool,
+) -> Reconciliation:
+    """Hold the bill to a report of now, in the folder of this account's cluster alone."""
+    from toolkit.bill.record import FOLDER_VARIABLE
+    from toolkit.commands import own_store
+    from toolkit.deploy.session import connected
 
-    if report_path is not None:
-        return estimates.read(report_path)
+    config = load(config_path)
+    with connected(config) as clients:
+        owner = own_store.bills_store(config, folder)
+        own_store.check_account(owner, config, clients.account, FOLDER_VARIABLE)
+        estimates = _estimates(config_path, config, clients, files, options.now)
+        result = _run(files, estimates, options, folder, dry_run=dry_run)
+        if not dry_run:
+            own_store.keep_bills(config, folder, clients.account)
+    return result
+
+
+def _estimates(
+    config_path: Path | None,
+    config: ClusterConfig,
+    clients: Clients,
+    files: Sequence[BillFile],
+    now: int,
+) -> Estimates:
     from toolkit.accounting import export
     from toolkit.accounting.allocation import Window
+    from toolkit.bill import estimates
     from toolkit.bill.errors import BillRefused
     from toolkit.bill.periods import next_month
     from toolkit.bill.reader import read_months
     from toolkit.commands.report_sources import collect_report
     from toolkit.deploy.head import Head
-    from toolkit.deploy.session import connected
 
-    config = load(config_path)
     months = read_months(files)
     if not months:
         raise BillRefused("the bill has no line with a billing period")
     window = Window(_second(months[0]), min(_second(next_month(months[-1])), now))
-    with connected(config) as clients:
-        head = Head(clients, config)
-        report = collect_report(config_path, config, clients, head, window=window, now=now)
+    head = Head(clients, config)
+    report = collect_report(config_path, config, clients, head, window=window, now=now)
     return estimates.parse(export.as_json(report, ()))
 
 

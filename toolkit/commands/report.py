@@ -127,7 +127,7 @@ def command(
     with report_period.made(config_path, config, wanted, now) as (made, head):
         for line in report_period.live_lines(config, wanted):
             click.echo(line, err=True)
-        whole = made if made.bill_status is not None else _with_bill_status(made)
+        whole = made if made.bill_status is not None else _with_bill_status(config, made)
         report = report_period.with_names(whole, names)
         rolled_up = report_period.roll_up_of(config, made, names, now) if roll_up else None
         making = report_files.Making(
@@ -172,7 +172,7 @@ def _trail(paths: Sequence[Path]) -> Trail | None:
     return cloudtrail.read(paths) if paths else None
 
 
-def _with_bill_status(report: Report) -> Report:
+def _with_bill_status(config: ClusterConfig, report: Report) -> Report:
     """Return the report with the status of its days.
 
     A record that can't be read costs no report: a note names it.
@@ -181,11 +181,12 @@ def _with_bill_status(report: Report) -> Report:
     from toolkit.bill import record
     from toolkit.bill.errors import BillError
     from toolkit.bill.history import bill_status, history
+    from toolkit.commands.own_store import own_bills
+    from toolkit.usage.errors import OtherCluster
 
-    path = record.record_path(record.default_folder(), report.cluster)
     try:
-        known = history(record.read_entries(path))
-    except BillError as error:
+        known = history(record.read_entries(own_bills(config)))
+    except (BillError, OtherCluster) as error:
         return replace(report, notes=(*report.notes, f"record of bills: {error.message}"))
     status = bill_status(known, day_of(report.window.since), day_of(report.window.until - 1))
     return replace(report, bill_status=status)

@@ -73,7 +73,7 @@ def made_report(
             next_step="`toolkit usage close` closes them",
         )
     with connected(config) as clients:
-        check_account(store, config, clients)
+        check_account(store, config, clients.account)
         head = controller(clients, config)
         if not parts.days:
             yield (

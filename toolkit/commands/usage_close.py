@@ -53,8 +53,9 @@ def close_command(
     beyond it. What later records say of a closed day is written as a correction, which reports
     show. `toolkit report` reads closed days from here.
     """
+    from toolkit.bill import record
     from toolkit.commands.controller import controller
-    from toolkit.commands.own_store import key_of_profile
+    from toolkit.commands.own_store import bills_store, check_account, key_of_profile
     from toolkit.commands.report_sources import sources_of
     from toolkit.commands.usage_closing import ClosingRun
     from toolkit.deploy.session import connected
@@ -65,6 +66,8 @@ def close_command(
     with connected(config) as clients:
         sources = sources_of(config_path, config, clients, controller(clients, config))
         profile = (key_of_profile(config), clients.account)
+        bills = bills_store(config, record.default_folder())
+        check_account(bills, config, clients.account, record.FOLDER_VARIABLE)
         closing = ClosingRun(store, sources, config.aws.region, dry_run=dry_run, profile=profile)
         closing.run(through, again_from, whole=all_pages)
         closing.show(as_json=as_json)

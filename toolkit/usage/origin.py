@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from toolkit.usage.errors import OtherCluster
+from toolkit.usage.store import FOLDER_VARIABLE
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -19,25 +20,43 @@ _PROFILES = "profiles"
 """The account of each profile that `usage close` had, as AWS said it."""
 
 
-def check(store: ClusterStore, region: str, bucket: str = "") -> None:
+def check(
+    store: ClusterStore,
+    region: str,
+    bucket: str = "",
+    *,
+    variable: str = FOLDER_VARIABLE,
+    is_remembered: bool = False,
+) -> None:
     """Raise OtherCluster if the store has another cluster's records.
 
-    Without a bucket the regions alone are compared: AWS need not be asked.
+    Without a bucket the regions alone are compared: AWS need not be asked. `variable` names the
+    folder of such stores. A bucket may be remembered: of the account that AWS once said.
     """
     known = store.read_json(_path(store))
     if known is None:
         return
     found = (known.get("region"), known.get("bucket"))
     if found[0] != region or (bucket and found[1] != bucket):
+        again = "; `toolkit usage close` asks AWS again whose account the profile is of"
         raise OtherCluster(
             f"{store.folder} has the records of another cluster {store.folder.name!r}: they are"
             f" from the bucket {found[1]} in {found[0]}, and cluster.yaml is of"
             f" {bucket or 'one'} in {region}",
-            next_step="give one of the clusters another name, or each its own $TOOLKIT_USAGE_STORE",
+            next_step=f"give one of the clusters another name, or each its own ${variable}"
+            f"{again if is_remembered else ''}",
         )
 
 
-def keep(store: ClusterStore, region: str, bucket: str, profile: str, account: str) -> None:
+def keep(
+    store: ClusterStore,
+    region: str,
+    bucket: str,
+    profile: str,
+    account: str,
+    *,
+    variable: str = FOLDER_VARIABLE,
+) -> None:
     """Write down whose records the store has, once.
 
     The account of the profile is kept too, even if the store is another cluster's. Raises
@@ -51,7 +70,7 @@ def keep(store: ClusterStore, region: str, bucket: str, profile: str, account: s
     if origin != known:
         store.folder.mkdir(parents=True, exist_ok=True)
         store.write_json(path, origin)
-    check(store, region, bucket)
+    check(store, region, bucket, variable=variable)
 
 
 def account_of(store: ClusterStore, profile: str) -> str:

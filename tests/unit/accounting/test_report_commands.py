@@ -29,6 +29,7 @@ from toolkit.commands.report_facts import period_before
 from toolkit.deploy import head as head_module, session as session_module
 from toolkit.quote import planned_starts
 from toolkit.quote.planned_starts import PlannedStart
+from toolkit.usage.errors import OtherCluster
 
 CONFIG = str(Path(__file__).parents[3] / "examples" / "local.yaml")
 CUR = Path(__file__).parents[2] / "corpus" / "cur"
@@ -350,6 +351,22 @@ def test_the_report_tells_the_status_of_its_days_and_corrections(cluster, monkey
     page = tmp_path / "report.html"
     report("--html", str(page))
     assert "0 estimated, 0 reconciled, 1 final" in page.read_text()
+
+
+def test_bills_of_two_clusters_with_one_name_do_not_meet(cluster, monkeypatch, tmp_path, records):
+    bill = a_bill(tmp_path, "0.0497500000")
+    assert reconcile_bill(monkeypatch, bill, "--dry-run").return_value == 0
+    assert not records.exists()
+    assert reconcile_bill(monkeypatch, bill).return_value == 0
+    owner = json.loads((records / "clusters" / "demo" / "origin.json").read_text())
+    assert owner["bucket"] == "demo-123456789012-us-east-1-bak"
+    before = (records / "demo.jsonl").read_bytes()
+    monkeypatch.setattr(FakeCloud, "account", "999988887777")
+    for options in ((), ("--dry-run",)):
+        refused = reconcile_bill(monkeypatch, bill, *options).exception
+        assert isinstance(refused, OtherCluster)
+        assert "demo-123456789012-us-east-1-bak" in refused.message
+    assert (records / "demo.jsonl").read_bytes() == before
 
 
 def test_a_damaged_record_of_bills_costs_no_report(cluster, records):

@@ -603,9 +603,38 @@ def test_a_cluster_of_another_account_with_the_same_name_and_region_is_refused(
 def test_what_aws_said_of_a_profile_tells_clusters_apart(toolkit, origin, on_aws, words):
     profiles = {"work": "999988887777", "house": "111122223333"}
     origin(of_account("111122223333", profiles=profiles))
-    assert "demo-999988887777-us-east-1-bak" in toolkit(*words, code=2)
+    said = toolkit(*words, code=2)
+    assert "demo-999988887777-us-east-1-bak" in said
+    assert "`toolkit usage close` asks AWS again whose account the profile is of" in said
     origin(of_account("999988887777", profiles=profiles))
     toolkit(*words)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [("period", "list"), ("period", "review", "2026-11"), ("statement", "--period", "2026-11")],
+)
+def test_bills_of_another_clusters_are_refused(toolkit, on_aws, words, tmp_path):
+    """Refuse a shared $TOOLKIT_BILLS too, where each cluster has a store of its own."""
+    on_aws.write_text("[profile work]\nsso_account_id = 999988887777\n")
+    owner = tmp_path / "bills" / "clusters" / "demo"
+    owner.mkdir(parents=True)
+    (owner / "origin.json").write_text(json.dumps(of_account("111122223333")))
+    said = toolkit(*words, code=2)
+    assert "demo-111122223333-us-east-1-bak" in said
+    assert "each its own $TOOLKIT_BILLS" in said
+    (owner / "origin.json").write_text(json.dumps(of_account("999988887777")))
+    toolkit(*words)
+
+
+def test_a_report_names_bills_of_another_cluster_and_has_none_of_them(toolkit, on_aws, tmp_path):
+    on_aws.write_text("[profile work]\nsso_account_id = 999988887777\n")
+    owner = tmp_path / "bills" / "clusters" / "demo"
+    owner.mkdir(parents=True)
+    (owner / "origin.json").write_text(json.dumps(of_account("111122223333")))
+    made = json.loads(toolkit("report", "--period", "2026-12", "--json"))
+    assert any("has the records of another cluster" in note for note in made["notes"])
+    assert "bill" not in made or made["bill"] is None
 
 
 @pytest.mark.parametrize("words", OFFLINE)
