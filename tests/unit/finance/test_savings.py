@@ -212,3 +212,11 @@ def test_a_right_size_without_a_measured_speed_is_counted_and_in_no_sum():
     _, found = right_size(a_later_job(), a_right_size(ratio=None))
     assert found.total(Measure.RIGHT_SIZE).quantity == 0
     assert found.unknown == {Measure.RIGHT_SIZE: 1}
+
+
+def test_some_gpus_of_an_instance_cost_their_part_of_it():
+    prices = list_prices()
+    assert prices.of_gpus("g5.12xlarge", 1, NOVEMBER) == Fraction("5.672") / 4
+    assert prices.of_gpus("g5.12xlarge", 8, NOVEMBER) == Fraction("5.672") * 2
+    assert prices.of_gpus("m7i.large", 1, NOVEMBER) is None
+    assert prices.of_gpus("x9.huge", 1, NOVEMBER) is None
