@@ -64,7 +64,7 @@ COMMANDS = {
     "data": "Add, check, cache and collect datasets.",
     "prices": "Import AWS's price list, show the prices of a report.",
     "report": "Print the cluster's cost by account, user, project and more.",
-    "savings": "Print what spot, reuse, power-down and later starts saved, by month.",
+    "savings": "Print what measures saved, and what they cost, by month.",
     "reconcile-bill": "Compare AWS's bill with the report.",
     "usage": "Report on dumps of sacct, offline; close your own cluster's days.",
     "period": "Review and close months of the report.",

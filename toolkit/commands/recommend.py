@@ -81,7 +81,7 @@ def command(
     pool_choices = recommend.choices(need, market, _history(job_name, config, cluster_facts))
     past = predictions.error(predictions.read(path), runs)
     if pool_choices and not dry_run:
-        predictions.add(path, _prediction(now, job_name, pool_choices[0]))
+        predictions.add(path, prediction_of(now, job_name, pool_choices[0], need.run))
     _print(job_name, need, pool_choices, past, as_json=as_json)
 
 
@@ -139,7 +139,8 @@ def _history(job_name: str, config: ClusterConfig, cluster_facts: Facts) -> Hist
     return history(subject, cluster_facts.attempts, cluster_facts.instances, cluster_facts.window)
 
 
-def _prediction(now: int, job_name: str, choice: Choice) -> Prediction:
+def prediction_of(now: int, job_name: str, choice: Choice, run: MeasuredRun | None) -> Prediction:
+    """Return what the record keeps, with the measured run before."""
     from toolkit.quote.predictions import Prediction
 
     return Prediction(
@@ -150,6 +151,10 @@ def _prediction(now: int, job_name: str, choice: Choice) -> Prediction:
         memory_mib=choice.memory_mib,
         samples_per_second=choice.samples_per_second,
         usd_per_hour=choice.usd_per_hour,
+        instance_type=choice.instance_type,
+        before_instance_type="" if run is None else run.instance_type,
+        before_gpus=0 if run is None else run.gpus,
+        before_samples_per_second=None if run is None else run.samples_per_second,
     )
 
 

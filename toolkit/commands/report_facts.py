@@ -14,17 +14,15 @@ import click
 from toolkit.accounting.settings import price_book
 from toolkit.commands import report_period
 from toolkit.commands.options import find_config_file
+from toolkit.commands.report_choices import choices
 from toolkit.errors import ToolkitError
 from toolkit.finance import facts as finance_facts
 from toolkit.finance.facts import FinanceFacts
 from toolkit.finance.indicators import values
 from toolkit.finance.list_prices import ListPrices
 from toolkit.finance.measures import measures
-from toolkit.finance.recorded_choices import NO_CHOICES, RecordedChoices
 from toolkit.prices import imports
 from toolkit.prices.catalogue import with_shapes_of
-from toolkit.quote import planned_starts, predictions
-from toolkit.quote.errors import QuoteError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -42,17 +40,6 @@ def list_prices(config_path: Path | None, config: ClusterConfig) -> ListPrices:
     imported = imports.read(imports.folder(find_config_file(config_path)))
     book = price_book(config, imported)
     return ListPrices(replace(book, catalogue=with_shapes_of(book.catalogue, imported)))
-
-
-def choices(report: Report, config: ClusterConfig) -> RecordedChoices:
-    """Return what this computer's record tells of a report's jobs."""
-    path = predictions.record_path(config.cluster)
-    try:
-        starts = planned_starts.read(path)
-    except QuoteError as error:  # a report without these lines is better than none
-        click.echo(f"no later starts: {error.message}", err=True)
-        return NO_CHOICES
-    return RecordedChoices(starts).of(report.attempts) if starts else NO_CHOICES
 
 
 def facts_of(
@@ -73,7 +60,7 @@ def facts_of(
         return kept
     prices = list_prices(config_path, config)
     before = _before(report, config_path, config, wanted, now) if with_trends else None
-    return FinanceFacts(config.targets, prices, before, choices(report, config))
+    return FinanceFacts(config.targets, prices, before, choices(report, config, prices))
 
 
 def to_keep(
@@ -84,11 +71,12 @@ def to_keep(
     wanted = report_period.Wanted(
         (window.since, window.until), None, None, anew=False, needs_head=False, sums_suffice=False
     )
+    prices = list_prices(config_path, config)
     facts = FinanceFacts(
         config.targets,
-        list_prices(config_path, config),
+        prices,
         _before(report, config_path, config, wanted, now),
-        choices(report, config),
+        choices(report, config, prices),
     )
     types = {item.instance_type for item in report.instances.values()}
     return finance_facts.to_json(facts, types)

@@ -22,14 +22,15 @@ if TYPE_CHECKING:
 def command(
     *, config_path: Path | None, since: datetime, until: datetime | None, as_json: bool
 ) -> None:
-    """Print what spot, reuse, power-down and later starts saved, by month.
+    """Print what measures saved, and what they cost, by month.
 
-    Each line has what it cost too. It compares with a stated other way, at the on-demand price.
-    The lines compare with different ways, so they do not add up.
+    Each line has what it cost too. The lines compare with different ways, which are stated, so
+    they do not add up.
     """
     from toolkit.accounting.allocation import Window
+    from toolkit.commands.report_choices import choices
     from toolkit.commands.report_closed import made_report
-    from toolkit.commands.report_facts import choices, list_prices
+    from toolkit.commands.report_facts import list_prices
     from toolkit.finance import savings_text
     from toolkit.finance.charges_by_day import charges_by_day
     from toolkit.finance.outcomes import Outcomes
@@ -48,12 +49,13 @@ def command(
         needs_head=False,
     )
     with making as (report, _):
+        prices = list_prices(config_path, config)
         made = ledger(
             report,
-            list_prices(config_path, config),
+            prices,
             list(charges_by_day(report)),
             Outcomes(report),
-            choices(report, config),
+            choices(report, config, prices),
         )
     if as_json:
         from toolkit.output import print_json

@@ -7,10 +7,11 @@ asked. A price tag is none: of a spot instance it is a spot price.
 from __future__ import annotations
 
 from dataclasses import replace
+from fractions import Fraction
 from typing import TYPE_CHECKING
 
 from toolkit.accounting.instances import Kind
-from toolkit.prices import Contracts
+from toolkit.prices import Contracts, PriceQuery
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -38,6 +39,15 @@ class ListPrices:
     def contracted(self, instance: Instance, second: int) -> Decimal | None:
         """Return the negotiated price, else that of the list."""
         return self._price(instance, second, is_listed=False)
+
+    def of_gpus(self, instance_type: str, gpus: int, second: int) -> Fraction | None:
+        """Return the negotiated dollars of some GPUs' hour; None if not known."""
+        shape = self.shapes.get(instance_type)
+        query = PriceQuery(instance_type, "", spot=False, tag_price=None, launched_at=second)
+        usd = self.book.on_demand(query, second).usd_per_hour
+        if shape is None or not shape.gpus or not usd:
+            return None
+        return Fraction(usd) * gpus / shape.gpus
 
     def _price(self, instance: Instance, second: int, *, is_listed: bool) -> Decimal | None:
         if instance.kind is not Kind.INSTANCE:

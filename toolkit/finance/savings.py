@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from toolkit.finance.charges_by_day import DayCharge
     from toolkit.finance.list_prices import ListPrices
     from toolkit.quote.planned_starts import PlannedStart
+    from toolkit.quote.right_sizes import RightSize
 
 _REBOOT = frozenset({Component.BOOT, Component.WAIT})
 USE = frozenset({Component.WORK, Component.LOST})
@@ -41,6 +42,7 @@ class Measure(StrEnum):
     SPOT = "spot instances"
     REUSE = "reuse of instances"
     POWER_DOWN = "power-down of idle nodes"
+    RIGHT_SIZE = "right size"
     LATER_START = "later start"
 
     @property
@@ -58,6 +60,7 @@ _AGAINST = {
     Measure.SPOT: "the same hours on demand, without lost work and re-boots by interruptions",
     Measure.REUSE: "a new instance for each start, at the mean cost of a boot of its type",
     Measure.POWER_DOWN: "the same nodes on demand, powered up for the whole time",
+    Measure.RIGHT_SIZE: "the same samples on the GPUs before, at both measured speeds, on demand",
     Measure.LATER_START: "the same hours at the spot price of the moment of submission",
 }
 
@@ -162,6 +165,7 @@ def ledger(
     _spot(facts)
     _reuse(facts)
     _power_down(facts)
+    _right_size(facts)
     _later_start(facts)
     lines = [
         Saving(
@@ -253,6 +257,30 @@ def _power_down(facts: _Facts) -> None:
                 sums = facts.sums[month(day_of(start)), Measure.POWER_DOWN]
                 sums.quantity += down / SECONDS_PER_HOUR
                 sums.saved += exact_amount(price, 1) * down
+
+
+def _right_size(facts: _Facts) -> None:
+    """Add the work of runs on GPUs that were recommended for them."""
+    parts: dict[RightSize, list[tuple[DayCharge, Fraction]]] = defaultdict(list)
+    unknown = set()
+    for part in _work_of(facts, facts.choices.right_sizes):
+        size = facts.choices.size_of(facts.outcomes.attempts[part.charge.attempt or 0])
+        if size is None or part.charge.component is not Component.WORK:
+            continue
+        instance = facts.report.instances[part.charge.instance_id]
+        is_same = _has_type(facts, part, size.instance_type)
+        price = facts.price(instance, part.start) if is_same else None
+        if size.ratio is None or price is None:
+            unknown.add(size)
+            continue
+        parts[size].append((part, exact_amount(price, 1) * part.seconds * (size.ratio - 1)))
+    for _ in unknown:
+        facts.count_unknown(Measure.RIGHT_SIZE)
+    for size, own in parts.items():
+        for part, saved in own if size not in unknown else ():
+            sums = facts.sums[month(part.day), Measure.RIGHT_SIZE]
+            sums.quantity += part.seconds / SECONDS_PER_HOUR
+            sums.saved += saved
 
 
 def _later_start(facts: _Facts) -> None:

@@ -61,7 +61,7 @@ def unknown_lines(ledger: Ledger) -> list[str]:
     """Return what says how many jobs are in no line."""
     return [
         f"{measure.value}: {counted(jobs, 'job')} in no line: on another instance type, or without"
-        " a known price"
+        " a known price or speed"
         for measure, jobs in ledger.unknown.items()
     ]
 

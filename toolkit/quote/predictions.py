@@ -37,6 +37,10 @@ class Prediction:
     memory_mib: float  # of each GPU
     samples_per_second: float | None
     usd_per_hour: float
+    instance_type: str = ""  # lines of an earlier toolkit have none, nor what follows
+    before_instance_type: str = ""  # of the run that was measured before; empty: none was
+    before_gpus: int = 0
+    before_samples_per_second: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,10 +71,23 @@ def read(path: Path) -> list[Prediction]:
     predictions = []
     for line in lines(path):
         try:
-            predictions.append(Prediction(**line))
+            prediction = Prediction(**line)
         except TypeError:
             continue
+        if _is_sound(prediction):
+            predictions.append(prediction)
     return predictions
+
+
+def _is_sound(prediction: Prediction) -> bool:
+    """Return whether its moment and its GPUs can be compared."""
+    counts = (prediction.gpus, prediction.before_gpus)
+    words = (prediction.instance_type, prediction.before_instance_type)
+    return (
+        isinstance(prediction.at, (int, float))
+        and all(isinstance(item, int) and item >= 0 for item in counts)
+        and all(isinstance(item, str) for item in words)
+    )
 
 
 def append(path: Path, values: Mapping[str, Any]) -> None:

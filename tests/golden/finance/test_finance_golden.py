@@ -6,6 +6,7 @@
 import json
 import os
 from decimal import Decimal
+from fractions import Fraction
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,7 @@ from toolkit.finance.focus_rows import focus
 from toolkit.finance.measures import measures
 from toolkit.finance.recorded_choices import RecordedChoices
 from toolkit.quote.planned_starts import PlannedStart
+from toolkit.quote.right_sizes import RightSize
 
 HERE = Path(__file__).parent
 
@@ -27,14 +29,18 @@ def focus_text(folder):
 
 
 def savings(make):
-    """Print a ledger with two later starts, one on another type."""
+    """Print a ledger with later starts and right sizes, some unknown."""
     report = a_month()
     times = (NOVEMBER, NOVEMBER, DECEMBER)
     choices = RecordedChoices(
         (
             PlannedStart("3", *times, "g5.xlarge", Decimal("0.50")),
             PlannedStart("4", *times, "g6.xlarge", Decimal("0.50")),
-        )
+        ),
+        (
+            RightSize("3", NOVEMBER, "g5.xlarge", Fraction(5, 4)),
+            RightSize("7", NOVEMBER, "g5.xlarge", None),
+        ),
     )
     return make(report, measures(report, list_prices(), choices).savings)
 

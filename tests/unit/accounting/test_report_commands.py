@@ -27,7 +27,8 @@ from toolkit.commands import (
 )
 from toolkit.commands.report_facts import period_before
 from toolkit.deploy import head as head_module, session as session_module
-from toolkit.quote import planned_starts
+from toolkit.errors import ToolkitError
+from toolkit.quote import planned_starts, predictions
 from toolkit.quote.planned_starts import PlannedStart
 from toolkit.usage.errors import OtherCluster
 
@@ -290,6 +291,59 @@ def test_savings_have_the_later_starts_of_this_computers_record(cluster, tmp_pat
     (line,) = [row for row in saved_rows() if row["measure"] == "later start"]
     # each hour at 0.72 in place of 0.36
     assert float(line["saved"]) == pytest.approx(0.36 * float(line["quantity"]), abs=0.0005)
+
+
+class HeadWithRuns(FakeHead):
+    """A head whose MLflow has a measured run of the job."""
+
+    runs = True
+
+    def run(self, argv, *, timeout=60):
+        if argv[0].endswith("/slurm-runs"):
+            if not self.runs:
+                raise ToolkitError("the tracking server is away")
+            values = {
+                "run_id": "r", "name": "digits 7", "status": "FINISHED", "ended": None,
+                "started": T0 + 120.0, "params": {},
+                "tags": {
+                    "toolkit.job_id": "7",
+                    "toolkit.hardware": "1 x g5.xlarge, 1 x NVIDIA A10G",
+                },
+                "metrics": {
+                    "toolkit.gpu_memory_peak_mib": 9000.0,
+                    "toolkit.samples_per_second": 100.0,
+                },
+            }  # fmt: skip
+            return json.dumps([values])
+        return super().run(argv, timeout=timeout)
+
+
+@pytest.fixture
+def followed(cluster, tmp_path, monkeypatch):
+    """A record that recommended one A10G, after four were measured."""
+    monkeypatch.setattr(head_module, "Head", HeadWithRuns)
+    monkeypatch.setenv("TOOLKIT_PREDICTIONS", str(tmp_path))
+    values = (T0 - 9000, "digits", "A10G", 1, 9900.0, None, 0.4)
+    before = ("g5.xlarge", "g5.12xlarge", 4, 100.0)
+    predictions.add(tmp_path / "demo.jsonl", predictions.Prediction(*values, *before))
+
+
+@pytest.mark.usefixtures("followed")
+def test_savings_have_the_runs_that_followed_a_recommendation():
+    (line,) = [row for row in saved_rows() if row["measure"] == "right size"]
+    # g5.12xlarge costs 5.672 an hour, g5.xlarge 1.006, for as many samples
+    expected = (5.672 - 1.006) * float(line["quantity"])
+    assert float(line["saved"]) == pytest.approx(expected, rel=0.01)
+
+
+@pytest.mark.usefixtures("followed")
+def test_without_the_tracking_server_savings_lack_the_right_size_alone(monkeypatch):
+    monkeypatch.setattr(HeadWithRuns, "runs", False)
+    result = savings("--json")
+    assert "no right size: the tracking server is away" in result.stderr
+    measures = {row["measure"] for row in json.loads(result.stdout)["savings"]}
+    assert "spot instances" in measures
+    assert "right size" not in measures
 
 
 @pytest.mark.parametrize(

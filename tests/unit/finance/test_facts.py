@@ -20,6 +20,7 @@ from toolkit.finance.recorded_choices import RecordedChoices
 from toolkit.prices import Catalogue, Contracts
 from toolkit.prices.contracts import NegotiatedPrice, Term
 from toolkit.quote.planned_starts import PlannedStart
+from toolkit.quote.right_sizes import RightSize
 
 DAY = 86_400
 CONTRACTS = Contracts(
@@ -74,13 +75,15 @@ def a_choice(report):
     attempt = next(iter(report.attempts.values()))
     times = (attempt.submitted, attempt.started, attempt.ended + 1)
     start = PlannedStart(attempt.job, *times, "g5.xlarge", Decimal("0.5"))
-    return RecordedChoices((start,))
+    size = RightSize(attempt.job_id, attempt.started, "g5.xlarge", Fraction(4, 3))
+    return RecordedChoices((start,), (size,))
 
 
 def test_a_closed_month_keeps_the_recorded_choices_of_its_jobs():
     report = a_month()
     facts = FinanceFacts(Targets(), ListPrices(BOOK), None, a_choice(report))
     assert "later start" in printed(facts, report)[0]
+    assert "right size" in printed(facts, report)[0]
     assert printed(kept(facts, report), report) == printed(facts, report)
 
 

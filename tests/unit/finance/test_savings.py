@@ -23,6 +23,7 @@ from toolkit.finance.outcomes import Outcomes
 from toolkit.finance.recorded_choices import RecordedChoices
 from toolkit.finance.savings import Measure, ledger
 from toolkit.quote.planned_starts import PlannedStart
+from toolkit.quote.right_sizes import RightSize
 
 
 def made(attempts, instances, **more):
@@ -170,3 +171,52 @@ def test_a_later_start_on_another_type_is_counted_and_in_no_sum():
     assert "later start: 1 job in no line" in savings_text.as_text(report, found)
     told = savings_text.as_json(report, found)["jobs_without_known_saving"]
     assert told == {"later start": 1}
+
+
+def a_right_size(**changes):
+    """Return a run whose samples cost two thirds of before."""
+    values = {
+        "job": "7", "started": NOVEMBER + DAY + 12 * HOUR, "instance_type": "g5.xlarge",
+        "ratio": Fraction(3, 2),
+    }  # fmt: skip
+    return RightSize(**(values | changes))
+
+
+def right_size(job, *sizes):
+    report = a_report(*job)
+    parts = list(charges_by_day(report))
+    chosen = RecordedChoices(right_sizes=sizes or (a_right_size(),)).of(report.attempts)
+    return report, ledger(report, list_prices(), parts, Outcomes(report), chosen)
+
+
+def test_the_right_size_saves_what_the_same_samples_cost_more_before():
+    _, found = right_size(a_later_job())
+    line = lines(found)["2026-11", Measure.RIGHT_SIZE]
+    assert (line.quantity, line.saved, line.cost) == (2, 1_006_000, 0)
+
+
+def test_lost_work_made_no_samples_that_last():
+    _, found = right_size(a_later_job(state="NODE_FAIL"))
+    assert found.total(Measure.RIGHT_SIZE).quantity == 0
+
+
+@pytest.mark.parametrize(
+    "change", [{"job": "8"}, {"started": NOVEMBER + 2 * DAY}, {"instance_type": "g6.xlarge"}]
+)
+def test_the_right_size_of_another_run_saves_nothing(change):
+    _, found = right_size(a_later_job(), a_right_size(**change))
+    assert found.total(Measure.RIGHT_SIZE).quantity == 0
+
+
+def test_a_right_size_without_a_measured_speed_is_counted_and_in_no_sum():
+    _, found = right_size(a_later_job(), a_right_size(ratio=None))
+    assert found.total(Measure.RIGHT_SIZE).quantity == 0
+    assert found.unknown == {Measure.RIGHT_SIZE: 1}
+
+
+def test_some_gpus_of_an_instance_cost_their_part_of_it():
+    prices = list_prices()
+    assert prices.of_gpus("g5.12xlarge", 1, NOVEMBER) == Fraction("5.672") / 4
+    assert prices.of_gpus("g5.12xlarge", 8, NOVEMBER) == Fraction("5.672") * 2
+    assert prices.of_gpus("m7i.large", 1, NOVEMBER) is None
+    assert prices.of_gpus("x9.huge", 1, NOVEMBER) is None

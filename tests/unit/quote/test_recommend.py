@@ -1,5 +1,6 @@
 """Pools for a training, by what a run measured, or by the model's size."""
 
+import json
 from dataclasses import replace
 from decimal import Decimal
 
@@ -7,6 +8,7 @@ import pytest
 
 from slurmplugins.head.mlflow import MlflowRun
 from tests.unit.quote.samples import NOW, market
+from toolkit.commands.recommend import prediction_of
 from toolkit.quote import predictions, recommend, recommend_words
 from toolkit.quote.errors import BadRequest
 from toolkit.quote.gpus import gpu_of
@@ -208,7 +210,10 @@ def test_the_last_prediction_before_a_run_counts(record):
 
 def test_a_damaged_line_is_no_prediction(record):
     with record.open("a") as file:
-        file.write('{"at": 1}\nnothing\n')
+        file.write('{"at": 1}\nnothing\n[]\n')
+        sound = json.loads(record.read_text().splitlines()[0])
+        for change in ({"at": "now"}, {"before_gpus": -1}, {"instance_type": ["g5"]}):
+            file.write(json.dumps(sound | change) + "\n")
     assert len(predictions.read(record)) == 1
     assert predictions.read(record.with_name("other.jsonl")) == []
 
@@ -217,3 +222,14 @@ def test_the_price_is_that_of_the_gpus_that_it_takes():
     found = recommend.choices(Need(20.0, ""), place(), NOTHING)
     small = next(choice for choice in found if choice.pool == "small")
     assert (small.gpus, Decimal(str(small.usd_per_hour))) == (1, Decimal("0.4"))
+
+
+def test_the_record_keeps_the_run_that_was_measured_before():
+    measured = measured_run(run(**{"toolkit.samples_per_second": 100.0}))
+    choice = recommend.choices(Need.of_run(measured), place(), NOTHING)[0]
+    kept = prediction_of(NOW, "llm", choice, measured)
+    assert (kept.instance_type, kept.gpus) == (choice.instance_type, choice.gpus)
+    before = (kept.before_instance_type, kept.before_gpus, kept.before_samples_per_second)
+    assert before == ("g5.xlarge", 4, 100.0)
+    by_size = prediction_of(NOW, "llm", choice, None)
+    assert (by_size.before_instance_type, by_size.before_gpus) == ("", 0)
