@@ -2,13 +2,14 @@
 
 Slurm starts a job only if its whole time limit fits into GrpTRESMins beside what is used and what
 running jobs may still use (`safe`). So the limit is: used, plus running, plus what is free. A job
-that ends early gives its rest back in Slurm itself, without a pass.
+that ends early gives its rest back in Slurm itself, without a pass. Accounts of one budget divide
+what is free.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from decimal import ROUND_FLOOR, Decimal
+from decimal import Decimal
 from itertools import islice
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final
@@ -16,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 from slurmplugins.budgets.figures import CENT, Figures, Spending, figures
 from slurmplugins.budgets.memory import Saved
 from slurmplugins.budgets.project_holds import project_holds, requeued
+from slurmplugins.budgets.shares import shares
 from slurmplugins.budgets.weights import weight_changes
 from slurmplugins.budgets.words import Cause, note
 from slurmplugins.config.budgets import Action
@@ -156,11 +158,12 @@ def plan(snapshot: BudgetSnapshot) -> BudgetPlan:
     )
     by_account = {name: item for name, item in by_account.items() if name in snapshot.limits}
     denied = _denied(snapshot, by_account)
-    lines = {**_lines(snapshot, by_account, denied), **projects.notes}
+    parts = shares(by_account, jobs, config)
+    lines = {**_lines(snapshot, by_account, denied, parts), **projects.notes}
     notices = tuple(islice(_notices(snapshot, lines), NOTICES))
     return BudgetPlan(
         figures=all_figures,
-        limits=tuple(_limit_changes(snapshot, by_account)),
+        limits=_limit_changes(snapshot, by_account, parts),
         denials=tuple(_denials(snapshot, denied)),
         requeues=tuple(
             sorted({*_requeues(snapshot, by_account), *requeued(config, jobs, by_project)})
@@ -182,12 +185,9 @@ def plan(snapshot: BudgetSnapshot) -> BudgetPlan:
     )
 
 
-def wanted_limit(item: Figures, limits: AccountLimits) -> int | None:
+def wanted_limit(share: int | None, limits: AccountLimits) -> int | None:
     """Return GrpTRESMins=billing for what is free; None for no limit."""
-    if item.free is None:
-        return None
-    units = (item.free * UNITS_PER_USD).to_integral_value(ROUND_FLOOR)
-    return max(0, limits.used + limits.running + int(units))
+    return None if share is None else max(0, limits.used + limits.running + share)
 
 
 def _spending(snapshot: BudgetSnapshot, budget: Budget) -> Spending:
@@ -222,12 +222,30 @@ def _current(
 
 
 def _limit_changes(
-    snapshot: BudgetSnapshot, by_account: Mapping[str, Figures]
+    snapshot: BudgetSnapshot, by_account: Mapping[str, Figures], parts: Mapping[str, int | None]
+) -> tuple[LimitChange, ...]:
+    """Return the changes. Lower limits come first.
+
+    So accounts have no more together while they are made, nor after one that fails.
+    """
+    changes = _changes_by_account(snapshot, by_account, parts)
+    return tuple(sorted(changes, key=lambda change: _raises(change, snapshot)))
+
+
+def _raises(change: LimitChange, snapshot: BudgetSnapshot) -> bool:
+    limits = snapshot.limits[change.account]
+    current = {GROUP: limits.group_minutes, RUN: limits.run_minutes, SUBMIT: limits.submissions}
+    before = current[change.setting]
+    return change.value is None or (before is not None and change.value > before)
+
+
+def _changes_by_account(
+    snapshot: BudgetSnapshot, by_account: Mapping[str, Figures], parts: Mapping[str, int | None]
 ) -> Iterator[LimitChange]:
     memory = snapshot.memory
     for name, limits in sorted(snapshot.limits.items()):
         item = by_account.get(name)
-        target = None if item is None else wanted_limit(item, limits)
+        target = None if item is None else wanted_limit(parts[name], limits)
         if (target is not None or name in memory.limited) and _differs(target, item, limits):
             yield LimitChange(name, GROUP, target, _why(item))
         holds = item is not None and item.holds
@@ -328,18 +346,33 @@ def _lines(
     snapshot: BudgetSnapshot,
     by_account: Mapping[str, Figures],
     denied: Mapping[str, frozenset[str]],
+    parts: Mapping[str, int | None],
 ) -> dict[int, str]:
     """Return the line of each job that waits for its account's budget."""
     lines = {}
     for job in snapshot.jobs:
         item = _figures_of(job, snapshot, by_account)
-        waits = job.reason in WAITS
+        waits = job.reason in WAITS and not (item and _gets_room(job, item, snapshot, parts))
         is_denied = bool(job.partitions) and all(
             job.account in denied.get(name, ()) for name in job.partitions
         )
         if item is not None and (waits or is_denied):
             lines[job.id] = note(item, Cause.TOO_LITTLE if waits else Cause.SPOT_ONLY)
     return lines
+
+
+def _gets_room(
+    job: BilledJob, item: Figures, snapshot: BudgetSnapshot, parts: Mapping[str, int | None]
+) -> bool:
+    """Return whether a shared budget's job gets its room now."""
+    if len(item.budget.accounts) == 1 or item.holds or job.usd_until_limit is None:
+        return False
+    family = snapshot.config.family
+    return all(
+        job.usd_until_limit * UNITS_PER_USD <= (parts.get(name) or 0) * job.tasks
+        for name in item.budget.accounts
+        if job.account in family(name)
+    )
 
 
 def _figures_of(

@@ -62,6 +62,8 @@ class BilledJob:
 
     Of an array, as many tasks count as may run at once. None: it has no time limit.
     """
+    tasks: int = 1
+    """Of a waiting array: as many as may run at once."""
     may_requeue: bool = False
     """A batch job without --no-requeue."""
 

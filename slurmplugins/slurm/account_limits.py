@@ -154,6 +154,7 @@ def billed_job(item: object) -> BilledJob | None:
             usd_per_hour=usd_per_hour(text(record.get("tres_alloc_str"))),
             wckey=text(record.get("wckey")),
             usd_until_limit=_usd_until_limit(record) if is_pending else None,
+            tasks=_at_once(record) if is_pending else 1,
             may_requeue=record.get("batch_flag") is True and record.get("requeue") is True,
         )
     except (ValueError, BadName):
@@ -168,11 +169,14 @@ def _usd_until_limit(record: Mapping[str, Any]) -> Decimal | None:
     minutes = strict_number(record.get("time_limit"))
     if minutes is None:
         return None
+    hourly = usd_per_hour(text(record.get("tres_req_str")))
+    return hourly * Decimal(minutes) * _at_once(record) / 60
+
+
+def _at_once(record: Mapping[str, Any]) -> int:
     tasks = tasks_at_once(waiting_tasks(record))
     most = number(record.get("array_max_tasks"))
-    at_once = min(tasks, int(most)) if most else tasks
-    hourly = usd_per_hour(text(record.get("tres_req_str")))
-    return hourly * Decimal(minutes) * at_once / 60
+    return min(tasks, int(most)) if most else tasks
 
 
 def usd_per_hour(tres: str) -> Decimal:

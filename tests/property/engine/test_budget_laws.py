@@ -93,6 +93,71 @@ def test_slurm_starts_no_job_that_the_budget_cannot_pay(usd, steps, account, run
         assert admits(changed, job)
 
 
+waiting_jobs = st.lists(
+    st.builds(
+        fakes.a_waiting_job,
+        number=st.integers(1, 99),
+        account=st.sampled_from(["vision", "language", "robots"]),
+        usd_until_limit=st.integers(1, 60).map(Decimal),
+        reason=st.sampled_from(["AssocGrpBillingMinutes", "Resources"]),
+    ),
+    max_size=6,
+    unique_by=lambda job: job.id,
+).map(tuple)
+
+
+@given(cents, waiting_jobs)
+def test_accounts_of_a_budget_commit_together_no_more_than_is_free_while_no_pass_is_made(
+    usd, queue
+):
+    """Let Slurm alone start all that it admits, after the last pass."""
+    names = ("language", "robots", "vision")
+    first = fakes.snapshot(
+        *queue,
+        memory=fakes.a_memory(str(usd)),
+        config=fakes.a_config(fakes.a_budget(accounts=names)),
+        limits={name: AccountLimits(name, 0, 0) for name in names},
+    )
+    made = plan(first)
+    accounts = dict(first.limits)
+    for item in made.limits:
+        if item.setting == "GrpTRESMins=billing":
+            accounts[item.account] = replace(accounts[item.account], group_minutes=item.value)
+    new = [fakes.a_waiting_job(n, account=name) for name in names for n in range(100, 110)]
+    started = Decimal(0)
+    for job in (*queue, *new):
+        cost, account = job.usd_until_limit or Decimal(3), accounts[job.account]
+        if admits(account, int(cost * UNITS_PER_USD)):
+            started += cost
+            running = account.running + int(cost * UNITS_PER_USD)
+            accounts[job.account] = replace(account, running=running)
+    (figures,) = made.figures
+    free = max(figures.free or Decimal(0), Decimal(0))
+    assert started <= free
+    if any((job.usd_until_limit or 0) <= free for job in queue):
+        assert started, "money is left, and a job that fits waits"
+
+
+lives = st.lists(st.tuples(st.integers(1, 60), st.integers(0, 100), st.booleans()), max_size=12)
+
+
+@given(lives, st.integers(1, 100))
+def test_an_account_ends_at_its_amount_or_below_it(jobs, usd):
+    """Start what Slurm admits, and end it early or late."""
+    config = fakes.a_config(fakes.a_budget(usd=Decimal(usd)))
+    account, spent = AccountLimits("vision", 0, 0), Decimal(0)
+    for hours, percent, is_pass in ((0, 0, True), *jobs):
+        if is_pass:
+            memory = fakes.a_memory(str(spent))
+            snapshot = fakes.snapshot(memory=memory, config=config, limits={"vision": account})
+            account, _ = after(snapshot)
+        units = hours * UNITS_PER_USD  # of a job at one dollar an hour
+        if hours and admits(account, units):
+            spent += Decimal(hours * percent) / 100
+            account = replace(account, used=account.used + units * percent // 100)
+    assert spent <= usd + Decimal("0.11"), "a limit is not moved for a thousandth"
+
+
 @given(cents, step_lists, limits, jobs)
 def test_a_second_pass_changes_nothing(usd, steps, account, running):
     config = fakes.a_config(fakes.a_budget(*steps))

@@ -78,12 +78,8 @@ def test_budgets_that_no_cluster_yaml_has_are_refused_in_a_short_line(text):
     assert len(str(caught.value)) < 300
 
 
-json_values = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8),
-    lambda inner: (
-        st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3)
-    ),
-    max_leaves=8,
+json_values = st.sampled_from(
+    [None, True, 7, -1, 0.5, 1e300, "", "x", "\ud800", [], ["x"], [[]], [{}], {}, {"at": 1}, "7"]
 )
 damaged_limits = st.fixed_dictionaries(
     {key: st.just(value) | json_values for key, value in a_limit().items()}
