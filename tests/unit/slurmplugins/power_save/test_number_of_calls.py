@@ -85,7 +85,7 @@ class Counted:
             self.calls[name] += 1
 
     def start(self) -> None:
-        """Run one job on all nodes until each node has registered; count none of its calls."""
+        """Run one job on all nodes, and count none of its calls."""
         self.launch()
         self.calls.clear()
         self.bench.clock.slept.clear()
@@ -98,7 +98,7 @@ class Counted:
 
 
 def launched(cluster: Counted) -> int:
-    """Run one job on all nodes of a cluster without instances until each node has registered."""
+    """Run one job from no instance until each node has registered."""
     cluster.launch()
     return 1
 
