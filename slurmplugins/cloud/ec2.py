@@ -298,8 +298,9 @@ class Ec2:
         deadline: float | None = None,
         **arguments: Any,
     ) -> Iterable[dict[str, Any]]:
-        """Yield the items of all pages; `deadline` is for lists that are one with others.
+        """Yield the items of all pages.
 
+        `deadline` is for a list that shares its time with others.
         Raises CloudUnreachable if the list has no end, or comes too slowly.
         """
         deadline = self._list_deadline() if deadline is None else deadline

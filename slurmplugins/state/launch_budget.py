@@ -124,7 +124,7 @@ def screen(
 def _without_retaken_nodes(
     jobs: Mapping[int, LaunchHistory], by_request: Mapping[int, Sequence[JobLaunch]]
 ) -> dict[int, LaunchHistory]:
-    """Return the jobs, without the nodes that other jobs are now launched for.
+    """Return the jobs without nodes that others are launched for.
 
     If such nodes come up, that does not show that the earlier job has begun.
     """
@@ -294,7 +294,7 @@ def forget_begun(record: Record, nodes: Mapping[str, Node], now: float) -> Recor
 
 
 def needs_begun_jobs(record: Record) -> bool:
-    """Return whether a job may have begun on nodes for which nothing was launched.
+    """Return whether a job may have begun on others' nodes.
 
     Its own launches failed, so no node tells when it begins. A held job can't begin.
     """

@@ -166,7 +166,7 @@ def until_it_runs(cluster: SimulatedCluster) -> None:
 
 
 def test_an_instance_that_is_listed_on_two_pages_is_one_instance(cluster: SimulatedCluster):
-    """Move the instances from one page to the next while the list is read."""
+    """Move the instances to the next page during a read."""
     up(cluster)
     pages_read = on_two_pages(cluster)
     assert cluster.reconcile(3) == 0
@@ -176,7 +176,7 @@ def test_an_instance_that_is_listed_on_two_pages_is_one_instance(cluster: Simula
 
 
 def on_two_pages(cluster: SimulatedCluster) -> list[Reply]:
-    """Have EC2 give each whole list as a first page, and again as the second.
+    """Have EC2 give each whole list on both of two pages.
 
     Returns the second pages, as they are read.
     """

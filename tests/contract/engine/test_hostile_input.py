@@ -282,7 +282,7 @@ def killed_in_launch(cluster: SimulatedCluster, *, done: bool) -> None:
 def test_instances_that_boot_are_given_their_time_by_a_clock_that_is_ahead(
     cluster: SimulatedCluster, ahead: float
 ):
-    """Run passes with the head's clock minutes or a day ahead while instances boot.
+    """Run passes with a clock that is ahead while instances boot.
 
     None counts as late or as an orphan, and the pool is not protected afterwards.
     """

@@ -911,7 +911,7 @@ TestEngine = Trouble.TestCase
 
 @pytest.mark.parametrize("is_limited", [True, False])
 def test_the_law_on_launches_breaks_without_a_launch_budget_and_only_then(*, is_limited: bool):
-    """Run a launch-and-end loop by the machine's own rules, with and without the budget."""
+    """Run a launch-and-end loop with and without the budget."""
     machine = Trouble()
     budget = LaunchHistory.budget if is_limited else property(lambda _: 10**9)
     with mock.patch.object(LaunchHistory, "budget", budget):

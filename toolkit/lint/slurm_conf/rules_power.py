@@ -97,6 +97,8 @@ def _rates(conf: SlurmConf, _version: SlurmVersion) -> Iterator[Hit]:
         rate = conf.number(name, default)
         if rate > 0:
             text = f"Slurm passes on at most {rate} nodes a minute, and splits large jobs"
+            if name == "ResumeRate":
+                text += "; a het job's components that it parts may idle until SuspendTime"
             fix = f"{name}=0: the toolkit itself keeps to EC2's rates"
             yield at_setting(conf, name, text, fix)
 

@@ -6,6 +6,7 @@ import base64
 
 import pytest
 
+from toolkit.local.aws.aws_errors import code_of
 from toolkit.local.aws.launch_request import (
     USER_DATA_LIMIT,
     launch_of,
@@ -14,6 +15,9 @@ from toolkit.local.aws.launch_request import (
     tags_by_type,
     user_data_bytes,
 )
+
+LIMIT = 50
+"""User tags that EC2 takes on one resource. Source: the EC2 guide, "Tag restrictions"."""
 
 BASE = {"ImageId": "ami-1", "InstanceType": "g5.xlarge"}
 
@@ -120,3 +124,12 @@ def test_invalid_tags_are_refused(tags):
 )
 def test_booleans_are_parsed_in_every_spelling(value, meaning):
     assert parse_bool(value) is meaning
+
+
+def test_one_tag_above_ec2s_limit_is_refused_and_aws_own_are_not_counted():
+    most = {f"key-{number}": "x" for number in range(LIMIT)}
+    own = {"aws:cloudformation:stack-name": "demo"}
+    assert tags_by_type([instance_tags(**most, **own)]) == {"instance": most | own}
+    with pytest.raises(Exception, match="tags specified") as caught:
+        tags_by_type([instance_tags(**most, one_more="x")])
+    assert code_of(caught.value)[0] == "TagLimitExceeded"

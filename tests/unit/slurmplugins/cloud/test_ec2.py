@@ -11,7 +11,7 @@ import pytest
 from slurmplugins import errors
 from slurmplugins.cloud import ec2_messages, error_codes
 from slurmplugins.cloud.client import translate
-from slurmplugins.cloud.ec2 import Ec2
+from slurmplugins.cloud.ec2 import NEW_INSTANCE_PAUSE, NEW_INSTANCE_TRIES, Ec2
 from slurmplugins.cloud.tags import node_of
 from slurmplugins.model import hostlist
 from slurmplugins.model.instance import Lifecycle, Offering
@@ -260,6 +260,41 @@ def unnamed(code: str, *, endable: bool = True) -> tuple[errors.CloudError, list
         Ec2("demo", lambda: client, FakeClock()).launch(fleet, lambda: None)
     ended = [given for name, given in client.calls if name == "terminate_instances"]
     return caught.value, [item for given in ended for item in given["InstanceIds"]]
+
+
+class NotYetKnown(Answers):
+    """EC2 whose CreateTags does not know new instances at first, and then does."""
+
+    def __init__(self, refusals: int, **answers: Any) -> None:
+        super().__init__(**answers)
+        self._refusals = refusals
+
+    def create_tags(self, **given: Any) -> dict[str, Any]:
+        from botocore.exceptions import ClientError
+
+        self.calls.append(("create_tags", given))
+        if sum(name == "create_tags" for name, _ in self.calls) <= self._refusals:
+            code = {"Error": {"Code": "InvalidInstanceID.NotFound", "Message": "m"}}
+            raise ClientError(code, "CreateTags")
+        return {}
+
+
+@pytest.mark.parametrize("refusals", [1, NEW_INSTANCE_TRIES - 1])
+def test_instances_that_create_tags_does_not_know_yet_are_tagged_a_moment_later(refusals: int):
+    clock = FakeClock()
+    client = NotYetKnown(
+        refusals,
+        create_fleet={"Instances": [{"InstanceIds": ["i-1", "i-2", "i-3"]}]},
+        describe_instances={"Reservations": []},
+    )
+    fleet = replace(request(), others=(replace(SPOT, type="g5.2xlarge"),))
+    found = Ec2("demo", lambda: client, clock).launch(fleet, lambda: None)
+    assert [item.node for item in found.instances] == list(G)
+    tagged = [given for name, given in client.calls if name == "create_tags"]
+    assert tagged == [tagged[0]] * (refusals + 1)
+    assert [name for name, _ in client.calls].count("create_fleet") == 1
+    assert "terminate_instances" not in [name for name, _ in client.calls]
+    assert clock.slept[:refusals] == [NEW_INSTANCE_PAUSE * 2**n for n in range(refusals)]
 
 
 def test_a_repeated_fleet_gets_the_same_nodes_in_any_order_of_ec2s_list():

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import math
 import sys
 import threading
 from collections import Counter
@@ -18,6 +19,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 import slurmplugins
+from slurmplugins.launch.batching import MAX_JOB_BATCH
 from slurmplugins.model.hostlist import expand
 from slurmplugins.model.instance import EndCause
 from slurmplugins.power_save.resume import resume
@@ -83,13 +85,22 @@ class Counted:
             self.calls[name] += 1
 
     def start(self) -> None:
-        """Run one job on all nodes until each node has registered."""
+        """Run one job on all nodes, and count none of its calls."""
+        self.launch()
+        self.calls.clear()
+        self.bench.clock.slept.clear()
+
+    def launch(self) -> None:
         resume(self.engine, [self.bench.slurm.start(7, self.nodes)])
         self.bench.clock.advance(10)
         self.bench.boot()
         run_pass(self.engine)
-        self.calls.clear()
-        self.bench.clock.slept.clear()
+
+
+def launched(cluster: Counted) -> int:
+    """Run one job from no instance until each node has registered."""
+    cluster.launch()
+    return 1
 
 
 def interrupted(cluster: Counted) -> int:
@@ -120,30 +131,29 @@ def let_go(cluster: Counted) -> int:
     return 1
 
 
-@pytest.mark.parametrize("decide", [interrupted, let_go])
+@pytest.mark.parametrize("decide", [launched, interrupted, let_go])
 def test_a_thousand_nodes_are_decided_in_the_calls_of_two_hundred_and_without_waiting(
     tmp_path: Path, decide
 ):
     """Compare the calls for 200 and for 1,000 nodes.
 
-    Terminations go in batches of 200. Each other action is one call, for any number of nodes.
+    Terminations go in batches of 200. Launches go in batches of MAX_JOB_BATCH, and the addresses of
+    each batch are told as it comes. Each other action is one call, for any number of nodes.
     """
     found = []
     for count in (200, 1000):
         cluster = Counted(tmp_path / str(count), count)
-        cluster.start()
+        if decide is not launched:
+            cluster.start()
         assert decide(cluster) == 1
         assert cluster.bench.clock.slept == []
         ends = cluster.calls.pop("cloud.terminate", 0)
         assert ends <= count / 200
+        batches = math.ceil(count / MAX_JOB_BATCH)
+        for name in ("cloud.launch", "slurm.assign"):
+            assert cluster.calls.pop(name, 0) == (batches if decide is launched else 0)
         found.append(cluster.calls)
     assert found[0] == found[1]
-
-
-def launched(cluster: Counted) -> int:
-    """Run one job on all nodes until each node has registered."""
-    cluster.start()
-    return 1
 
 
 @pytest.mark.parametrize("decide", [launched, interrupted, let_go])

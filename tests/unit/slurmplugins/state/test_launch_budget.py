@@ -169,7 +169,7 @@ def test_nodes_that_come_up_for_others_are_no_beginning_of_a_job_that_failed(ben
 
 
 def test_nodes_that_were_launched_for_another_job_since_are_no_beginning(bench: Bench):
-    """Launch for a second job on the nodes of a job that slurmctld gave up at ResumeTimeout."""
+    """Launch for a second job on nodes that the first one lost."""
     record = launch_budget.screen(Record(), [job(bench, G[:4])], NOW, RATE).record
     record = launch_budget.screen(record, [job(bench, G[3:5], 8)], NOW + 1000, RATE).record
     assert set(launch_budget.forget_begun(record, up(G[:5]), NOW + 1100).jobs) == {7}
@@ -544,14 +544,14 @@ def test_a_job_of_two_pools_of_which_one_has_nothing_is_held_with_its_numbers(be
 
 
 def lose(bench: Bench, nodes: Sequence[NodeName]) -> None:
-    """Take a job's nodes away, as an interruption does; the job is requeued."""
+    """Take a job's nodes away, as an interruption does."""
     bench.slurm.down(nodes, "interrupted")
     bench.slurm.power_down(nodes)
     bench.slurm.tick()
 
 
 def exhausted_job(bench: Bench) -> None:
-    """Use up the budget of job 7; its next launch would not fit."""
+    """Use up the budget of job 7."""
     bench.cloud.capacity = {CPU: 0}
     nodes = (*G[:2], *C[:1])
     resume(bench.engine, [bench.slurm.start(7, nodes)])
@@ -565,7 +565,7 @@ def exhausted_job(bench: Bench) -> None:
 def test_only_a_job_that_began_on_nodes_of_others_is_launched_for_again(
     bench: Bench, *, begins: bool
 ):
-    """Let a job run for hours on nodes that another job left up, then lose its nodes.
+    """Let a job run for hours on others' nodes, then lose them.
 
     No launch of the job brought its nodes, so only Slurm tells that the job began. In the other
     case it waits in the queue for the same hours.
