@@ -1,6 +1,6 @@
 """Write records of money to the bucket of backups; a timer starts it as slurm.
 
-slurm-records write BUCKET    Write what is new: instances, attempts, spot prices, metrics.
+slurm-records write BUCKET    Write what is new of each kind.
 
 Each kind is written whatever becomes of the others, and the first failure ends the program with 1.
 """
@@ -25,6 +25,7 @@ from slurmplugins.head.price_days import PriceDays
 from slurmplugins.head.record_state import RecordState, RecordStatus
 from slurmplugins.head.sacct_pages import PageWriter
 from slurmplugins.head.sacct_windows import Moment
+from slurmplugins.head.slurm_instance_days import SlurmInstanceDays
 from slurmplugins.model.instance import Lifecycle
 from slurmplugins.reconciler.pass_state import PassState
 from slurmplugins.slurm.accounting import SlurmAccounting
@@ -113,7 +114,14 @@ class Writer:
         Raises the first EngineError or OSError, after the others' work.
         """
         errors: list[EngineError | OSError] = []
-        for kind in (self._instances, self._attempts, self._prices, self._metrics):
+        kinds = (
+            self._instances,
+            self._attempts,
+            self._slurm_instances,
+            self._prices,
+            self._metrics,
+        )
+        for kind in kinds:
             try:
                 kind()
             except (EngineError, OSError) as error:
@@ -143,6 +151,14 @@ class Writer:
         )
         now = Moment(int(self._clock.now()), self._clock.monotonic(), self._clock.boot())
         writer.run(self._state.place, now)
+
+    def _slurm_instances(self) -> None:
+        config = self._config
+        days = SlurmInstanceDays(
+            config.cluster, config.slurm_cluster or config.cluster, self._accounting, self._store
+        )
+        next_day = days.run(self._state.next_slurm_day, int(self._clock.now()))
+        self._save(replace(self._state, next_slurm_day=next_day))
 
     def _prices(self) -> None:
         config = self._config

@@ -233,6 +233,7 @@ def instance(description: Mapping[str, Any]) -> Instance:
         price=tags.price_of(tag_values, instance_type),
         launched_at=_epoch(description.get("LaunchTime")),
         ended_at=ended_at(description) if state.terminated else None,
+        stopped_at=ended_at(description) if state.stopped else None,
         end_code=description.get("StateReason", {}).get("Code", "") if state.terminated else "",
         unclear=state_name if state is InstanceState.UNCLEAR else "",
     )
@@ -282,7 +283,7 @@ def _epoch(moment: datetime | None) -> float:
 
 
 def ended_at(description: Mapping[str, Any]) -> float | None:
-    """Return the end time, which EC2 tells only inside a sentence."""
+    """Return the end or the stop, which EC2 tells inside a sentence."""
     match = _ENDED_AT.search(description.get("StateTransitionReason") or "")
     if match is None:
         return None

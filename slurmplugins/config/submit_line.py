@@ -27,6 +27,8 @@ class SubmitLine:
     """The shape of a pool's nodes."""
     default_accounts: Mapping[str, str] = field(default_factory=dict)
     """By user."""
+    private_data: frozenset[str] = frozenset()
+    """What users see of their own alone, in the words of slurm.conf's PrivateData."""
 
 
 def load(path: Path) -> SubmitLine | None:
@@ -49,6 +51,7 @@ def parse(document: object) -> SubmitLine | None:
             partitions=partitions,
             nodes={str(name): dict(item) for name, item in part["nodes"].items()},
             default_accounts={str(k): str(v) for k, v in part["default_accounts"].items()},
+            private_data=frozenset(map(str, part["private_data"])),
         )
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise ConfigError((f"burst.json: {KEY}: {type(error).__name__}: {error}",)) from error

@@ -7,26 +7,30 @@ names that have none.
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field
+import math
+from dataclasses import dataclass, field, replace
 from decimal import Decimal, InvalidOperation
 from typing import TYPE_CHECKING, Any, Final
 
 from slurmplugins.budgets.figures import STALE
 from slurmplugins.budgets.files import REMAINING
+from slurmplugins.head.submit_history import NO_HISTORY
 from slurmplugins.launch.fallback import fallback_order
 from slurmplugins.model import json_input
 from slurmplugins.model.instance import Lifecycle
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Collection, Iterable, Mapping
     from pathlib import Path
 
     from slurmplugins.cloud.spot_history import PricePoint
     from slurmplugins.config.burst import BurstConfig
     from slurmplugins.config.submit_line import SubmitLine
+    from slurmplugins.head.submit_history import SubmitHistory
     from slurmplugins.model.instance import Offering
 
 VERSION: Final = 1
+SPOT: Final = "spot"
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,29 +76,62 @@ def document(
     spot: SpotPrices,
     remaining: Remaining,
     now: float,
+    *,
+    history: SubmitHistory = NO_HISTORY,
 ) -> bytes:
-    """Return the file's content."""
+    """Return the file's content. All users of the cluster may read it."""
     value: dict[str, Any] = {
         "version": VERSION,
         "at": int(now),
         "default": part.default,
         "nodes": part.nodes,
         "partitions": {
-            name: {**item, "offers": _offers(config, name, item["pools"], spot)}
+            name: {
+                **item,
+                "offers": _offers(config, name, item["pools"], spot, history),
+                "wait": history.wait(name),
+            }
             for name, item in part.partitions.items()
         },
     }
     if remaining != Remaining():
+        shown = visible(remaining, part.private_data)
+        hides_users = bool(part.private_data & {"users", "accounts"})
         value |= {
-            "remaining": dict(remaining.accounts),
-            "remaining_of_projects": dict(remaining.projects),
-            "refused_projects": dict(remaining.refused),
-            "ended_accounts": dict(remaining.ended_accounts),
-            "ended_projects": dict(remaining.ended_projects),
-            "account_projects": dict(remaining.account_projects),
-            "default_accounts": dict(part.default_accounts),
+            "remaining": dict(shown.accounts),
+            "remaining_of_projects": dict(shown.projects),
+            "refused_projects": dict(shown.refused),
+            "ended_accounts": dict(shown.ended_accounts),
+            "ended_projects": dict(shown.ended_projects),
+            "account_projects": dict(shown.account_projects),
+            "default_accounts": {} if hides_users else dict(part.default_accounts),
         }
     return (json.dumps(value, separators=(",", ":"), sort_keys=True) + "\n").encode()
+
+
+def visible(remaining: Remaining, private_data: Collection[str]) -> Remaining:
+    """Return what all users may read, by slurm.conf's PrivateData.
+
+    A file has one reader or all: Lua can't open what is one account's alone.
+    """
+    shown = remaining
+    if "usage" in private_data:
+        shown = replace(shown, accounts={}, projects={})
+    if "accounts" in private_data:
+        ended = {
+            name: _words(name, "grant ended, and pays no job") for name in shown.ended_projects
+        }
+        shown = replace(
+            shown, accounts={}, ended_accounts={}, ended_projects=ended, account_projects={}
+        )
+    if {"usage", "accounts"} & frozenset(private_data):  # the words have the amount, and accounts
+        refused = {name: _words(name, "budget takes no job now") for name in shown.refused}
+        shown = replace(shown, refused=refused)
+    return shown
+
+
+def _words(project: str, what: str) -> str:
+    return f"project {project}: its {what}"
 
 
 def read_remaining(folder: Path, now: float) -> Remaining:
@@ -139,25 +176,46 @@ def _items(value: object, key: str) -> list[tuple[str, object]]:
 
 
 def _offers(
-    config: BurstConfig, partition: str, pools: Iterable[str], spot: SpotPrices
+    config: BurstConfig,
+    partition: str,
+    pools: Iterable[str],
+    spot: SpotPrices,
+    history: SubmitHistory,
 ) -> dict[str, dict[str, Any]]:
-    """Return each pool's first offering with its price."""
+    """Return each pool's first offering, and one that is bought otherwise."""
     offers = {}
     for name in pools:
         pool = config.pools.get(name)
         if pool is None:
             continue
-        groups = fallback_order(pool, config.policy_of(partition), 0.0)
-        offering = next((group[0] for group in groups), None)
-        usd = None if offering is None else _price(offering, spot)
-        if offering is not None and usd is not None:
-            offers[name] = {"usd": float(usd), "type": offering.type, "buy": _buy(offering)}
+        policy = config.policy_of(partition)
+        first = next((group[0] for group in fallback_order(pool, policy, 0.0)), None)
+        offer = None if first is None else _offer(first, spot)
+        if first is None or offer is None:
+            continue
+        groups = fallback_order(pool, policy, math.inf)  # what is bought after a wait, too
+        others = (item for group in groups for item in group if _buy(item) != offer["buy"])
+        other = next(filter(None, (_offer(item, spot) for item in others)), None)
+        past = history.interruptions(first.type) if offer["buy"] == SPOT else None
+        offers[name] = (
+            offer
+            | ({} if other is None else {"other": other})
+            | ({} if past is None else {"interruptions": past})
+        )
     return offers
+
+
+def _offer(offering: Offering, spot: SpotPrices) -> dict[str, Any] | None:
+    """Return an offering with its price; None if the price is unknown."""
+    usd = _price(offering, spot)
+    if usd is None:
+        return None
+    return {"usd": float(usd), "type": offering.type, "buy": _buy(offering)}
 
 
 def _buy(offering: Offering) -> str:
     if offering.lifecycle is Lifecycle.SPOT:
-        return "spot"
+        return SPOT
     return "reserved" if offering.reservation else "on demand"
 
 

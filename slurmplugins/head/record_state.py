@@ -25,13 +25,15 @@ FILE: Final = "records.json"
 
 @dataclass(frozen=True, slots=True)
 class RecordState:
-    """The places of the four kinds of records."""
+    """The places of the five kinds of records."""
 
     place: Place = field(default_factory=Place)
     instances: int | None = None
     """The time of the last page of instances."""
     next_price_day: int | None = None
     next_metric_day: int | None = None
+    next_slurm_day: int | None = None
+    """The next day of Slurm's own list of instances."""
 
     @classmethod
     def load(cls, folder: Path) -> RecordState:
@@ -43,6 +45,7 @@ class RecordState:
                 _second(data["instances"]),
                 _second(data["next_price_day"]),
                 _second(data.get("next_metric_day")),  # an earlier toolkit wrote none
+                _second(data.get("next_slurm_day")),
             )
         except (OSError, ValueError, KeyError, TypeError):
             return cls()
@@ -54,6 +57,7 @@ class RecordState:
             "instances": self.instances,
             "next_price_day": self.next_price_day,
             "next_metric_day": self.next_metric_day,
+            "next_slurm_day": self.next_slurm_day,
         }
         write_atomically(folder / FILE, json.dumps(value).encode(), mode=0o640)
 

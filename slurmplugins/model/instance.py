@@ -150,6 +150,11 @@ class InstanceState(StrEnum):
         return self is InstanceState.SHUTTING_DOWN or self is InstanceState.TERMINATED
 
     @property
+    def stopped(self) -> bool:
+        """Return whether it is stopped, or about to be."""
+        return self is InstanceState.STOPPING or self is InstanceState.STOPPED
+
+    @property
     def not_working(self) -> bool:
         """Return whether it surely does not work: terminated, stopping or stopped."""
         return not (self.live or self is InstanceState.UNCLEAR)
@@ -194,6 +199,8 @@ class Instance:
     launched_at: float
     ended_at: float | None = None
     """None where EC2 does not report the time."""
+    stopped_at: float | None = None
+    """Of an instance that is stopping or stopped; None where EC2 does not report the time."""
     end_code: str = ""
     """EC2's StateReason code for the termination."""
     unclear: str = ""

@@ -27,7 +27,9 @@ SACCT: Final = f"{PREFIX}sacct/"
 INSTANCES: Final = f"{PREFIX}instances/"
 PRICES: Final = f"{PREFIX}prices/"
 METRICS: Final = f"{PREFIX}metrics/"
-WRITTEN_BY_HEAD: Final = (SACCT, INSTANCES, PRICES, METRICS)
+SLURM_INSTANCES: Final = f"{PREFIX}slurm-instances/"
+"""What `sacctmgr show instance` said at the end of each day."""
+WRITTEN_BY_HEAD: Final = (SACCT, INSTANCES, PRICES, METRICS, SLURM_INSTANCES)
 SIZE_METRIC: Final = "BucketSizeBytes"
 NAT_METRICS: Final = ("BytesInFromDestination", "BytesInFromSource")
 """What a NAT gateway receives, of both sides. Each byte that passes is received once."""
@@ -46,6 +48,7 @@ _SACCT_KEY: Final = re.compile(rf"{SACCT}({_STAMP})_({_STAMP})_({_STAMP})_({_HAS
 _INSTANCES_KEY: Final = re.compile(rf"{INSTANCES}({_STAMP})_({_STAMP})_({_HASH})\.gz")
 _PRICES_KEY: Final = re.compile(rf"{PRICES}([a-z0-9-]+)/([0-9]{{8}})_({_HASH})\.gz")
 _METRICS_KEY: Final = re.compile(rf"{METRICS}([0-9]{{8}})_({_HASH})\.gz")
+_SLURM_INSTANCES_KEY: Final = re.compile(rf"{SLURM_INSTANCES}([0-9]{{8}})_({_HASH})\.gz")
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +103,11 @@ def metrics_key(day: int, body: bytes) -> str:
     return f"{METRICS}{day_stamp(day)}_{digest(body)}.gz"
 
 
+def slurm_instances_key(day: int, body: bytes) -> str:
+    """Return the key of a day of Slurm's own list of instances."""
+    return f"{SLURM_INSTANCES}{day_stamp(day)}_{digest(body)}.gz"
+
+
 def parse_key(key: str) -> RecordKey | None:
     """Read the key of a record; None for another."""
     try:
@@ -111,7 +119,7 @@ def parse_key(key: str) -> RecordKey | None:
             return RecordKey(key, first, until, first, match[3])
         if match := _PRICES_KEY.fullmatch(key):
             return _day_key(key, match[2], match[3])
-        if match := _METRICS_KEY.fullmatch(key):
+        if match := _METRICS_KEY.fullmatch(key) or _SLURM_INSTANCES_KEY.fullmatch(key):
             return _day_key(key, match[1], match[2])
     except ValueError:  # no such day
         return None

@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 KEEP_SECONDS: Final = 2 * 3600.0
 
 _NUMBERS: Final = frozenset({int, float})
-_STOPPED_STATES: Final = (InstanceState.STOPPING, InstanceState.STOPPED)
 _LATEST_TIME: Final = 1e11
 """Seconds since the epoch. A later time is damage."""
 
@@ -105,7 +104,7 @@ def update(
         entry = entries.get(instance.id) or _new_entry(instance)
         entry = _updated_entry(entry, instance, end_causes.get(instance.id), now)
         # EC2 sets the launch time anew at each start.
-        if entry.launched_at != instance.launched_at or instance.state in _STOPPED_STATES:
+        if entry.launched_at != instance.launched_at or instance.state.stopped:
             entry = _with_stops(entry, instance, now, last_pass_at)
         entries[instance.id] = entry
     for instance_id, entry in known_entries.items():
@@ -200,9 +199,9 @@ def _with_stops(
     if not entry.launched_at:  # EC2's first answer had no launch time
         return replace(entry, launched_at=instance.launched_at)
     *earlier, (stopped_at, started_at) = entry.stops or ((0.0, entry.launched_at),)
-    if instance.state in _STOPPED_STATES:
-        is_new = started_at is not None
-        return replace(entry, stops=(*entry.stops, (now, None))) if is_new else entry
+    if instance.state.stopped:
+        new_stops = () if started_at is None else ((_moment_of_stop(instance, now), None),)
+        return replace(entry, stops=(*entry.stops, *new_stops))
     if not instance.state.live or instance.launched_at <= (started_at or stopped_at):
         return entry
     if started_at is None:
@@ -211,6 +210,15 @@ def _with_stops(
     if last_seen_at >= instance.launched_at:
         return entry  # an older head saw the start: nobody knows the stop, and the report says so
     return replace(entry, stops=(*entry.stops, (last_seen_at, instance.launched_at)))
+
+
+def _moment_of_stop(instance: Instance, now: float) -> float:
+    """Return EC2's moment of a stop, else this pass's.
+
+    A pass may be the first for hours.
+    """
+    moment = instance.stopped_at
+    return moment if moment is not None and instance.launched_at <= moment <= now else now
 
 
 def _new_entry(instance: Instance) -> LedgerEntry:

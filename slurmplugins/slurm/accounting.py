@@ -60,6 +60,10 @@ class Accounting(Protocol):
         """Return all attempts of these jobs."""
         ...
 
+    def instances(self, cluster: str, since: int) -> str:
+        """Return what `sacctmgr show instance` prints of those that began since then."""
+        ...
+
 
 class SlurmAccounting:
     """An implementation on Slurm's programs."""
@@ -96,6 +100,13 @@ class SlurmAccounting:
             result = self._runner.run(argv, timeout=SACCT_SECONDS)
             answers.append(self._answer(argv, result, token))
         return answers
+
+    def instances(self, cluster: str, since: int) -> str:
+        argv = sacct.instances_argv(cluster, since, f"{self._bin}/sacctmgr")
+        result = self._runner.run(argv, timeout=SACCT_SECONDS)
+        if result.returncode:
+            raise failure(argv, result)
+        return result.stdout
 
     def _answer(self, argv: Sequence[str], result: CommandResult, token: str) -> Answer:
         if result.returncode:

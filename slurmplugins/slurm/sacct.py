@@ -61,6 +61,12 @@ SHOW_INSTANCES: Final = (
     *("sacctmgr", "--noheader", "--parsable2", "show", "instance"),
 )
 """The first words of the call for Slurm's own instance accounting."""
+INSTANCE_FIELDS: Final = (
+    *("Cluster", "NodeName", "Start", "End", "InstanceId", "InstanceType"),
+    "Extra",  # free text, so it is the last
+)
+INSTANCE_LOOK_BACK: Final = 30 * 86_400
+"""Seconds before a time from which Slurm is asked for instances that may have lived on then."""
 _FLAGS: Final = (
     "--allusers",
     "--duplicates",
@@ -111,6 +117,16 @@ def argv(
         f"--starttime={_timestamp(since)}",
         f"--endtime={_timestamp(until)}",
         f"--format={','.join(names)}",
+    ]
+
+
+def instances_argv(cluster: str, since: int, program: str = "sacctmgr") -> list[str]:
+    """Return the call for all instances of Slurm's that began since then."""
+    return [
+        *(program if word == "sacctmgr" else word for word in SHOW_INSTANCES),
+        f"clusters={cluster}",
+        f"start={_timestamp(max(since, 0))}",
+        f"format={','.join(INSTANCE_FIELDS)}",
     ]
 
 

@@ -101,6 +101,7 @@ class LogEvent(StrEnum):
     BACKUP_RESTORED = "backup_restored"
     RECORDS_WRITTEN = "records_written"
     PRICES_WRITTEN = "prices_written"
+    SUBMIT_HISTORY_NOT_READ = "submit_history_not_read"
 
     # First boot of a compute node
     BOOT_STEP_FAILED = "boot_step_failed"

@@ -54,8 +54,6 @@ COMMAND = "python -m tests.bench"
 LAUNCHES = "launches"
 NODES = 10_000
 FRESH = 1_000
-LONG = 20.0
-"""Seconds: a slower peer runs once, so that all benchmarks end within a quarter of an hour."""
 
 AT_ONCE = f"{simulated_aws.RAISED['RunInstances'][0]:,.0f}"
 RATE = f"{simulated_aws.RAISED['RunInstances'][1]:.0f}/s"
@@ -82,8 +80,7 @@ Every AWS call takes {LATENCY} more than the fake needs. Stubs, the same for bot
 ({SCONTROL} a call, {FED} more for each command on its standard input). Stubs only the peer asks:
 DynamoDB (never refuses), Route 53 (refuses above its published {DNS}), sudo.
 Left out of ours: the copy of the resume file and the fork, which `start` measures.
-CPU and peak are the program's own, without scontrol's. Medians; counts are the last run's. A
-peer that takes longer than {LONG:.0f} s runs once."""
+CPU and peak are the program's own, without scontrol's. Medians; counts are the last run's."""
 
 Contestant = tuple[str, "Callable[[Load, float], Figures]"]
 
@@ -107,9 +104,7 @@ def launch(name: str, options: argparse.Namespace, say: Callable[[str], None]) -
     runs: dict[str, list[Figures]] = {label: [] for side in sides for label, _ in side}
     for _ in range(options.repeat):  # in turns, so that other load of the host falls on all
         for label, run in (*sides[0], *sides[1]):
-            again = label in ours or not runs[label] or runs[label][0].wall <= LONG
-            if again:
-                runs[label].append(run(load, options.limit))
+            runs[label].append(run(load, options.limit))
     for label, group in runs.items():
         for one in group:
             if (one.short and label in ours) or one.instances > load.nodes:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import platform
 import statistics
+import subprocess
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -88,8 +90,12 @@ def _median(runs: Sequence[Figures], name: str) -> float:
 
 
 def machine() -> str:
+    """Return the commit, the day and the machine of a run."""
     load = os.getloadavg()[0]
+    describe = ("git", "describe", "--always", "--dirty", "--exclude=*")
+    commit = subprocess.run(describe, capture_output=True, text=True, check=True).stdout.strip()
     return (
+        f"Commit {commit}, {datetime.now(UTC):%Y-%m-%d}, "
         f"{os.cpu_count()} cores, {platform.system()} {platform.release()}, Python "
         f"{platform.python_version()}, load {load:.1f} at the start: read ratios, not seconds"
     )

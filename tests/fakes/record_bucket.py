@@ -20,12 +20,16 @@ class FakeS3:
     written: dict[str, int] = field(default_factory=dict)
     """The time of a key's last write."""
     calls: Counter[str] = field(default_factory=Counter)
+    refusals: dict[str, str] = field(default_factory=dict)
+    """S3's error codes by the keys of objects that it refuses, or `list` for each listing."""
 
     def get_paginator(self, name):
         assert name == "list_objects_v2"
         return self
 
     def paginate(self, Bucket, Prefix, StartAfter=""):  # noqa: N803 - boto3's own names
+        if "list" in self.refusals:
+            raise ClientError({"Error": {"Code": self.refusals["list"]}}, "ListObjectsV2")
         keys = sorted(
             key
             for key in self.buckets.get(Bucket, ())
@@ -42,6 +46,8 @@ class FakeS3:
 
     def get_object(self, Bucket, Key):  # noqa: N803
         self.calls["get"] += 1
+        if Key in self.refusals:
+            raise ClientError({"Error": {"Code": self.refusals[Key]}}, "GetObject")
         if Key not in self.buckets.get(Bucket, ()):
             raise ClientError({"Error": {"Code": "NoSuchKey"}}, "GetObject")
         return {"Body": io.BytesIO(self.buckets[Bucket][Key])}

@@ -22,6 +22,7 @@ class Row:
     submit: int = 0
     state: str = "RUNNING"
     name: str = "digits"
+    partition: str = ""
 
     def text(self, token: str) -> str:
         values = dict.fromkeys(NAMES, "") | {
@@ -29,6 +30,7 @@ class Row:
             "JobIDRaw": str(self.job),
             "JobID": str(self.job),
             "Cluster": "demo",
+            "Partition": self.partition,
             "Account": "vision",
             "User": "ada",
             "Submit": str(self.submit or self.eligible),
@@ -54,6 +56,8 @@ class FakeAccounting:
     most_rows: int = 10**9
     """sacct takes too long for more."""
     calls: list[tuple[int, int]] = field(default_factory=list)
+    instance_lines: dict[int, str] = field(default_factory=dict)
+    """A line of sacctmgr by the start of its instance."""
 
     def version(self) -> str:
         return "24.11.5"
@@ -75,6 +79,10 @@ class FakeAccounting:
     def jobs(self, jobs, until: int) -> list[Answer]:
         assert until
         return [self._answer([row for row in self.rows.values() if str(row.job) in jobs])]
+
+    def instances(self, cluster: str, since: int) -> str:
+        assert cluster == "demo"
+        return "".join(line for start, line in self.instance_lines.items() if start >= since)
 
     def _answer(self, rows) -> Answer:
         token = sacct.new_token()

@@ -111,3 +111,22 @@ def test_a_second_rotation_starts_from_the_list_of_keys(cluster, secret):
     assert "spot" in toolkit(*as_ada, "sinfo", "--noheader", "--format=%R").stdout.split()
     read_key = (*as_ada, "cat", "/etc/slurm/slurm.jwks")
     assert toolkit(*read_key, may_fail=True).returncode != 0
+
+
+ANSWERS = (
+    ("scontrol", "--all", "--details", "show", "nodes"),
+    ("scontrol", "--all", "--details", "show", "jobs"),
+    ("scontrol", "show", "config"),
+    ("scontrol", "--all", "show", "partitions"),
+    ("sacct", "--allusers", "--parsable2", "--starttime=now-1days", "--format=ALL"),
+    ("sacctmgr", "--parsable2", "show", "instance"),
+)
+
+
+def test_slurm_tells_no_key_and_no_secrets_name(cluster, secret):
+    (key,) = json.loads(secret())["keys"]
+    hidden = (key["k"], names.secret(load(cluster.config)))
+    for argv in ANSWERS:
+        answer = cluster.run(*argv, timeout=120)
+        assert len(answer) > 60, answer
+        assert not [word for word in hidden if word in answer], argv

@@ -98,7 +98,7 @@ def test_a_user_who_leaves_loses_access_on_the_head(cluster, ssh, state, departu
     assert cluster.run("getent", "shadow", "zoe").split(":")[7] == "1"
     passwd = cluster.run("getent", "passwd", "zoe").strip()
     assert passwd.split(":")[2::4] == ["2077", "/usr/sbin/nologin"]
-    assert limits(cluster, "zoe") == "0|toolkit:left"
+    assert limits(cluster, "zoe") == "0|toolkit:left toolkit:made"
     assert REFUSED in ssh.run("id", user="zoe", key=state / "zoe").stderr
 
 

@@ -94,11 +94,13 @@ def segment(
     infrastructure: Infrastructure | None = None,
     metrics: Metrics = NO_METRICS,
     matched_until: int | None = None,
+    slurm_reach: int | None = None,
 ) -> Segment:
     """Weigh the costs of one window, and round nothing.
 
     `matched_until` is where a longer time ends, of which the window is a part: attempts and
-    instances that began before it are matched.
+    instances that began before it are matched. `slurm_reach` is the second up to which Slurm's
+    own list of instances is known.
     """
     rules = Rules(policy or Policy(), cost_policy or CostPolicy())
     reach = Window(window.since, max(window.until, matched_until or 0))
@@ -139,6 +141,7 @@ def segment(
             *notes.resource_notes(resources),
             *notes.start_bound(visible, by_id, window.since),
             *notes.attempt_notes(work.attempts, *without_cost),
+            *notes.slurm_not_asked(visible, by_id, without_cost, slurm_reach, window),
         ),
         first_cost=window.since,
     )

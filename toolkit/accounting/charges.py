@@ -85,7 +85,10 @@ class ChargePrices:
         if other is None or other is self:
             return self
         sources = self.sources
-        if sources != other.sources:
+        if sources == other.sources:
+            if other.as_of <= self.as_of:  # so it is of most charges of a sum
+                return other
+        else:
             sources = _in_order(frozenset((*sources, *other.sources)))
         return ChargePrices(sources, min(self.as_of, other.as_of))
 

@@ -7,7 +7,8 @@ last one is EC2's word for an interruption. Their field names are those of the
 CloudTrail and EC2 user guides.
 
 The event tells when EC2 was asked. EC2's own answer to a pass is therefore kept where it
-is known; CloudTrail speaks where nobody saw an end, or a stop. A call that EC2 refused has
+is known; CloudTrail speaks where nobody saw an end, or a stop. What disagrees is told with
+both values. A call that EC2 refused has
 an error code, and is none.
 """
 
@@ -23,7 +24,9 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
 from slurmplugins.model.instance import EndCause
+from toolkit.accounting.disagreements import differ
 from toolkit.accounting.errors import AccountingError
+from toolkit.accounting.phrases import moment
 from toolkit.accounting.set_aside import SetAside
 
 if TYPE_CHECKING:
@@ -37,8 +40,9 @@ LARGEST_FILE: Final = 1 << 30
 
 _SOURCE: Final = "ec2.amazonaws.com"
 _EVICTED: Final = "BidEvictedEvent"
-_START, _STOP, _TERMINATE = "StartInstances", "StopInstances", "TerminateInstances"
-_CALLS: Final = frozenset({"RunInstances", _START, _STOP, _TERMINATE})
+_RUN, _START, _STOP = "RunInstances", "StartInstances", "StopInstances"
+_TERMINATE: Final = "TerminateInstances"
+_CALLS: Final = frozenset({_RUN, _START, _STOP, _TERMINATE})
 INSTANCE_ID: Final = re.compile(r"i-[A-Za-z0-9-]{1,40}")
 _TIME: Final = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ")
 
@@ -73,18 +77,55 @@ class Trail:
 
     def completed(self, instance: Instance) -> Instance:
         """Return the instance with stops and an end that nobody saw."""
-        events = self.events.get(instance.instance_id, ())
-        if not events:
-            return instance
-        stops = _with_exact_stops(instance.stops, list(_stops(events)))
-        ends = [item for item in events if item.name in (_TERMINATE, _EVICTED)]
+        instance = self.with_stops(instance)
+        ends = self._ends(instance)
         if not ends or (instance.end_seen and instance.ended is not None):
-            return replace(instance, stops=stops)
+            return instance
         end_cause = instance.end_cause
         if any(item.name == _EVICTED for item in ends):
             end_cause = EndCause.INTERRUPTION
         ended = max(ends[0].second, instance.launched)
-        return replace(instance, stops=stops, ended=ended, end_cause=end_cause, end_seen=True)
+        return replace(instance, ended=ended, end_cause=end_cause, end_seen=True)
+
+    def with_stops(self, instance: Instance) -> Instance:
+        """Return the instance with unseen stops, and others' exact times."""
+        events = self.events.get(instance.instance_id, ())
+        if not events:
+            return instance
+        return replace(instance, stops=_with_exact_stops(instance.stops, list(_stops(events))))
+
+    def disagreements(self, instance: Instance, source: str, end_source: str) -> Iterator[str]:
+        """Yield what CloudTrail says differently of an instance.
+
+        It must not be completed yet. `source` tells its launch and stops, and `end_source` its end.
+        """
+        events = self.events.get(instance.instance_id, ())
+        name = instance.instance_id
+        # A request that was sent again is in CloudTrail twice.
+        launches = [item.second for item in events if item.name == _RUN]
+        if launches and all(differ(instance.launched, second) for second in launches):
+            yield (
+                f"{name}: launched {moment(instance.launched)} by {source},"
+                f" {moment(launches[0])} by CloudTrail; billed from the former"
+            )
+        yield from _differing_stops(instance, list(_stops(events)), source)
+        ends = self._ends(instance)
+        if not ends or not instance.end_seen or instance.ended is None:
+            return
+        if differ(instance.ended, ends[0].second):
+            yield (
+                f"{name}: ended {moment(instance.ended)} by {end_source},"
+                f" {moment(ends[0].second)} by CloudTrail; billed to the former"
+            )
+        if any(item.name == _EVICTED for item in ends) and not instance.interrupted:
+            yield (
+                f"{name}: end cause {instance.end_cause or EndCause.UNKNOWN} by {end_source},"
+                f" {EndCause.INTERRUPTION} by CloudTrail; billed as the former"
+            )
+
+    def _ends(self, instance: Instance) -> list[TrailEvent]:
+        events = self.events.get(instance.instance_id, ())
+        return [item for item in events if item.name in (_TERMINATE, _EVICTED)]
 
 
 def _stops(events: Iterable[TrailEvent]) -> Iterator[Stop]:
@@ -101,8 +142,34 @@ def _stops(events: Iterable[TrailEvent]) -> Iterator[Stop]:
 
 def _with_exact_stops(known: Sequence[Stop], exact: Sequence[Stop]) -> tuple[Stop, ...]:
     """Return all stops, CloudTrail's in place of the ones that they meet."""
+    exact = [stop if stop[1] is not None else _with_start(stop, known) for stop in exact]
     others = [stop for stop in known if not any(_meet(stop, item) for item in exact)]
     return tuple(sorted((*others, *exact), key=lambda stop: stop[0]))
+
+
+def _with_start(stop: Stop, known: Iterable[Stop]) -> Stop:
+    """Return an open stop with the start that a pass saw.
+
+    The files may lack the event.
+    """
+    starts = [start for _, start in known if start is not None and start >= stop[0]]
+    return stop[0], min(starts, default=None)
+
+
+def _differing_stops(instance: Instance, exact: Sequence[Stop], source: str) -> Iterator[str]:
+    for stopped_at, started_at in instance.stops:
+        met = next((item for item in exact if _meet((stopped_at, started_at), item)), None)
+        if met is None:
+            continue
+        for what, former, latter in (
+            ("stopped", stopped_at, met[0]),
+            ("started", started_at, met[1]),
+        ):
+            if differ(former, latter):
+                yield (
+                    f"{instance.instance_id}: {what} {moment(former)} by {source},"
+                    f" {moment(latter)} by CloudTrail; billed by the latter"
+                )
 
 
 def _meet(first: Stop, second: Stop) -> bool:

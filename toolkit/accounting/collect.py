@@ -13,6 +13,7 @@ from toolkit.accounting import (
     notes,
     recorded_instances,
     recorded_prices,
+    recorded_slurm_instances,
     sacct,
     slurm_instances,
 )
@@ -96,6 +97,7 @@ class Facts:
     metrics: Metrics = NO_METRICS
     set_aside: tuple[SetAside, ...] = ()
     disagreements: tuple[str, ...] = ()
+    slurm_reach: int | None = None  # up to which Slurm's own list of instances is known; None: all
 
 
 def collect(sources: Sources, window: Window, now: int, token: str, policy: Policy) -> Report:
@@ -175,6 +177,7 @@ def segment_of(
         infrastructure=sources.infrastructure,
         metrics=facts.metrics,
         matched_until=matched_until,
+        slurm_reach=facts.slurm_reach,
     )
 
 
@@ -216,6 +219,7 @@ def gather(sources: Sources, window: Window, now: int, token: str) -> Facts:
             *jobs.notes,
             *notes.unrated_racks(racks.keys() - sources.racks.keys()),
         ),
+        slurm_reach=lives.slurm_reach,
     )
 
 
@@ -226,6 +230,7 @@ class _Lives:
     instances: tuple[Instance, ...]
     set_aside: tuple[SetAside, ...]
     disagreements: tuple[str, ...]
+    slurm_reach: int | None
 
 
 def _lives(
@@ -241,7 +246,10 @@ def _lives(
         now=now,
         trail=sources.trail,
     )
-    slurm = _slurm_instances(sources, content.instances, window)
+    slurm = slurm_instances.merged(
+        recorded_slurm_instances.read(buckets, sources.slurm_name, window.since, window.until),
+        _slurm_instances(sources, content.instances, window),
+    )
     joined = instance_sources.joined(
         content.instances, slurm.instances, window=window, trail=sources.trail
     )
@@ -249,6 +257,7 @@ def _lives(
         tuple(with_static_nodes(joined.instances, sources.static_nodes)),
         (*content.set_aside, *slurm.set_aside),
         (*content.disagreements, *joined.disagreements),
+        slurm.reach,
     )
 
 
@@ -275,12 +284,15 @@ class _Jobs:
 def _slurm_instances(
     sources: Sources, instances: Iterable[Instance], window: Window
 ) -> SlurmInstances:
-    """Return the instances that Slurm knows, none without a head."""
+    """Return the head's list of Slurm's instances.
+
+    There are none if it does not answer.
+    """
     first = min((item.launched for item in instances), default=window.since)
     try:
         return slurm_instances.read(sources.runner, sources.slurm_name, max(first, window.since))
     except (HeadNotReady, StackMissing):  # a note tells up to which time the records reach
-        return slurm_instances.SlurmInstances()
+        return slurm_instances.SlurmInstances(reach=0)
 
 
 def _attempts(sources: Sources, records: Records, since: int, until: int, token: str) -> _Jobs:

@@ -55,7 +55,7 @@ def as_json(report: Report, keys: Sequence[Key]) -> dict[str, Any]:
         "unknown_costs": list(report.unknown_costs),
         "components": {name.value: money(micro) for name, micro in report.components().items()},
         "by": [key.value for key in keys],
-        "groups": [_group(group, keys) for group in report.groups(keys)],
+        "groups": [_group(group, keys) for group in report.groups(keys, with_prices=True)],
         "instances": [_instance(cost, report.instances[cost.instance_id]) for cost in report.costs],
         "charges": [_charge(charge, report) for charge in report.charges()],
         "attempts": [
@@ -163,6 +163,8 @@ def _group(group: Group, keys: Sequence[Key]) -> dict[str, Any]:
         "components": {name.value: money(micro) for name, micro in group.micro.items()},
         "total": money(group.total),
         "has_unknown_cost": group.has_unknown(),
+        "price_sources": [source.value for source in group.prices.sources] if group.prices else [],
+        "price_as_of": iso(group.prices.as_of) if group.prices else None,
     }
 
 

@@ -11,11 +11,12 @@ from collections import defaultdict
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
+from toolkit.accounting.disagreements import differ, limited
 from toolkit.accounting.instances import Instance
 from toolkit.accounting.phrases import moment
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from toolkit.accounting.allocation import Window
     from toolkit.accounting.cloudtrail import Trail
@@ -23,9 +24,6 @@ if TYPE_CHECKING:
 
 SLACK: Final = 900
 """Seconds by which Slurm's times may differ from EC2's: a power-down ends after SuspendTimeout."""
-
-MOST_SENTENCES: Final = 20
-"""A report tells so many disagreements with both values, and counts the others."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,16 +60,17 @@ def joined(
             sentences.extend(_disagreements(instance, rows))
     all_unknown = [_exact(_instance(rows), trail) for rows in rows_by_id.values()]
     unknown = [instance for instance in all_unknown if _lived_in(instance, window)]
-    sentences = [*_limited(sentences), *_limited(list(map(_unknown_sentence, unknown)))]
+    sentences = [
+        *limited(sentences),
+        *limited(map(_unknown_sentence, unknown)),
+        *limited(_trail_disagreements(unknown, rows_by_id)),
+    ]
     ordered = sorted((*known, *unknown), key=lambda item: (item.launched, item.instance_id))
     return JoinedInstances(tuple(ordered), tuple(sentences))
 
 
 def _lived_in(instance: Instance, window: Window | None) -> bool:
-    return window is None or (
-        instance.launched < window.until
-        and (instance.ended is None or instance.ended > window.since)
-    )
+    return window is None or instance.lived_in(window.since, window.until)
 
 
 def _exact(instance: Instance, trail: Trail | None) -> Instance:
@@ -80,6 +79,19 @@ def _exact(instance: Instance, trail: Trail | None) -> Instance:
         return instance
     exact = trail.completed(replace(instance, end_seen=False))
     return exact if exact.end_seen else replace(exact, end_seen=instance.end_seen)
+
+
+def _trail_disagreements(
+    exact: Iterable[Instance], rows_by_id: Mapping[str, Iterable[SlurmInstance]]
+) -> Iterator[str]:
+    """Yield other ends of instances that Slurm alone knows."""
+    for instance in exact:
+        powered_down = _end(rows_by_id[instance.instance_id])
+        if differ(powered_down, instance.ended, SLACK):
+            yield (
+                f"{instance.instance_id}: powered down {moment(powered_down)} by Slurm, ended"
+                f" {moment(instance.ended)} by CloudTrail; billed to the latter"
+            )
 
 
 def _end(rows: Iterable[SlurmInstance]) -> int | None:
@@ -126,28 +138,17 @@ def _disagreements(instance: Instance, rows: Sequence[SlurmInstance]) -> Iterato
     if instance.instance_type not in types:
         recorded = instance.instance_type
         yield f"{name}: type {recorded} by the instance ledger, {_list(types)} by Slurm"
-    if abs(start - instance.launched) > SLACK:
+    if differ(start, instance.launched, SLACK):
         yield (
             f"{name}: launched {moment(instance.launched)} by the instance ledger, powered up"
             f" {moment(start)} by Slurm; billed from the former"
         )
-    if instance.end_seen and _differ(instance.ended, end):
+    if instance.end_seen and differ(instance.ended, end, SLACK):
         yield (
             f"{name}: ended {moment(instance.ended)} by the instance ledger, powered down"
             f" {moment(end)} by Slurm; billed to the former"
         )
 
 
-def _differ(first: int | None, second: int | None) -> bool:
-    return first is not None and second is not None and abs(first - second) > SLACK
-
-
 def _list(names: Iterable[str]) -> str:
     return " and ".join(sorted(names))
-
-
-def _limited(sentences: list[str]) -> list[str]:
-    if len(sentences) <= MOST_SENTENCES:
-        return sentences
-    rest = len(sentences) - MOST_SENTENCES
-    return [*sentences[:MOST_SENTENCES], f"the same of {rest} more instances"]

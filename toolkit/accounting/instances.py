@@ -111,6 +111,10 @@ class Instance:
             start = end if started_at is None else max(started_at, stop)
         return [*spans, (start, end)] if start < end or not spans else spans
 
+    def lived_in(self, since: int, until: int) -> bool:
+        """Return whether it lived in a second of since … until."""
+        return self.launched < until and (self.ended is None or self.ended > since)
+
     @property
     def never_ran(self) -> bool:
         """Return whether its launch failed in EC2, which bills nothing then."""

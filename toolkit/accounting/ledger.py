@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import json
 import math
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
@@ -22,7 +21,7 @@ from botocore.exceptions import ClientError
 from slurmplugins.cloud import ec2_messages, tags
 from slurmplugins.model.instance import ROLE_HEAD, SPOT_INTERRUPTION_CODES, EndCause, Lifecycle
 from slurmplugins.reconciler import instance_ledger
-from toolkit.accounting import notes
+from toolkit.accounting import disagreements, objects
 from toolkit.accounting.errors import LedgerError
 from toolkit.accounting.instances import HEAD_POOL, Instance
 from toolkit.accounting.set_aside import SetAside
@@ -38,7 +37,6 @@ if TYPE_CHECKING:
     from toolkit.accounting.cloudtrail import Trail
 
 PREFIX = instance_ledger.PREFIX
-_READERS = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,55 +79,86 @@ def combine(
     ec2_instances: Sequence[Instance],
     *,
     trail: Trail | None = None,
+    window: tuple[int, int] | None = None,
 ) -> LedgerContent:
-    """Return the records, completed by CloudTrail's events and EC2's answer."""
-    if trail is not None:
-        records = [replace(item, instance=trail.completed(item.instance)) for item in records]
+    """Return the records, completed by EC2's answer and CloudTrail's events.
+
+    What disagrees with CloudTrail is told of the instances that lived in the window.
+    """
     known_keys = {instance_ledger.object_key(item.instance_id) for item in ec2_instances}
     originals, copies = _without_copies(records)
+    instances = merge(originals, ec2_instances)
+    sentences = disagreements.limited(_disagreements(originals, ec2_instances, trail))
+    if trail is not None:
+        lived = [item for item in instances if window is None or item.lived_in(*window)]
+        sentences += disagreements.limited(_trail_disagreements(originals, lived, trail))
+        instances = [trail.completed(instance) for instance in instances]
     return LedgerContent(
-        tuple(merge(originals, ec2_instances)),
+        tuple(instances),
         (
             *(replace(item, has_unknown_cost=item.name not in known_keys) for item in set_aside),
             *copies,
         ),
-        tuple(_disagreements(originals, ec2_instances)),
+        tuple(sentences),
     )
 
 
-def _disagreements(records: Iterable[Record], ec2_instances: Iterable[Instance]) -> Iterator[str]:
+def _disagreements(
+    records: Iterable[Record], ec2_instances: Iterable[Instance], trail: Trail | None
+) -> Iterator[str]:
+    """Yield what ledger and EC2 say differently.
+
+    EC2 tells the last start alone.
+    """
     ec2_by_id = {instance.instance_id: instance for instance in ec2_instances}
     for record in records:
-        ec2_instance = ec2_by_id.get(record.instance.instance_id)
+        instance = record.instance
+        ec2_instance = ec2_by_id.get(instance.instance_id)
         if ec2_instance is not None:
-            yield from notes.disagreements(record.instance, ec2_instance)
+            exact = instance if trail is None else trail.with_stops(instance)
+            yield from disagreements.with_ec2(exact, ec2_instance)
+
+
+def _trail_disagreements(
+    records: Iterable[Record], instances: Iterable[Instance], trail: Trail
+) -> Iterator[str]:
+    """Yield what CloudTrail says differently of the instances of ledger and EC2."""
+    recorded = {record.instance.instance_id: record.instance for record in records}
+    for instance in instances:
+        own = recorded.get(instance.instance_id)
+        source = disagreements.EC2 if own is None else disagreements.LEDGER
+        has_end = own is not None and own.end_seen and own.ended is not None
+        end_source = disagreements.LEDGER if has_end else disagreements.EC2
+        yield from trail.disagreements(instance, source, end_source)
 
 
 def from_bucket(
     s3: S3Client, bucket: str, prefix: str = PREFIX, *, changed_since: int = 0
 ) -> tuple[list[Record], list[SetAside]]:
-    """Return the records that changed since then.
+    """Return the records that changed since then. Raises ClientError.
 
-    The objects that are none come beside them. A bucket that does not exist has none.
+    The objects that are none, or that S3 refuses, come beside them. A bucket that does not
+    exist has none.
     """
-    objects = [
+    listed = [
         (key, written_at)
         for key, written_at in _listed(s3, bucket, prefix)
         if key.endswith(".json") and written_at >= changed_since
     ]
 
-    def fetch(key: str) -> str:
-        return s3.get_object(Bucket=bucket, Key=key)["Body"].read().decode(errors="replace")
-
-    with ThreadPoolExecutor(_READERS) as pool:
-        texts = pool.map(fetch, [key for key, _ in objects])
-        records, set_aside = [], []
-        for text, (key, written_at) in zip(texts, objects, strict=True):
-            try:
-                records.append(Record(parse(text, key), key, written_at))
-            except LedgerError:
-                set_aside.append(SetAside(key, "no record of an instance"))
-        return records, set_aside
+    records, set_aside = [], []
+    bodies = objects.fetched(s3, bucket, [key for key, _ in listed])
+    for (key, written_at), body in zip(listed, bodies, strict=True):
+        if isinstance(body, objects.Refusal):
+            set_aside.append(body.set_aside(key))
+            continue
+        try:
+            instance = parse(body.decode(errors="replace"), key)
+        except LedgerError:
+            set_aside.append(SetAside(key, "no record of an instance"))
+        else:
+            records.append(Record(instance, key, written_at))
+    return records, set_aside
 
 
 def _listed(s3: S3Client, bucket: str, prefix: str) -> list[tuple[str, int]]:
@@ -207,10 +236,9 @@ def _complete(recorded: Instance, ec2_instance: Instance, written_at: int) -> In
     if ec2_instance.end_cause == EndCause.INTERRUPTION:
         end_cause = EndCause.INTERRUPTION
     # The record may be older than the tags that name the node.
-    node = recorded.node or ec2_instance.node
-    return replace(
-        recorded, node=node, ended=ended, end_cause=end_cause, end_seen=end_seen, seen_at=seen_at
-    )
+    if ec2_instance.node and (not recorded.node or disagreements.is_older(recorded)):
+        recorded = replace(recorded, node=ec2_instance.node)
+    return replace(recorded, ended=ended, end_cause=end_cause, end_seen=end_seen, seen_at=seen_at)
 
 
 _OPTIONAL: Final[Mapping[str, Any]] = {

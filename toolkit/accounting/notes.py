@@ -27,12 +27,12 @@ LONG_PENDING: Final = 600
 CENT: Final = 10_000
 """Micro-dollars."""
 
-SAME_MOMENT: Final = 60
-"""Seconds by which two sources of one time may differ."""
-
 _SOURCE_NOTES = {
     PriceSource.CATALOGUE_FOR_SPOT: "spot without price history, at the on-demand price: too high",
-    PriceSource.UNKNOWN: "no price known: their cost is unknown and in no sum",
+    PriceSource.UNKNOWN: (
+        "no price known: their cost is unknown and in no sum; `toolkit prices import` reads AWS's"
+        " price list of their region"
+    ),
 }
 
 
@@ -237,26 +237,24 @@ def reversed_attempts(attempts: Iterable[Attempt]) -> list[str]:
     ]
 
 
-def disagreements(recorded: Instance, ec2_instance: Instance) -> list[str]:
-    """Return what the ledger and EC2 say differently of one instance."""
-    sentences = []
-    if all(abs(start - ec2_instance.launched) > SAME_MOMENT for start in recorded.starts):
-        sentences.append(
-            f"{recorded.instance_id}: launched {moment(recorded.launched)} by the instance ledger,"
-            f" {moment(ec2_instance.launched)} by EC2; it was stopped in between, and is billed"
-            " from the former without a break"
+def slurm_not_asked(
+    costs: Iterable[InstanceParts],
+    by_id: Mapping[str, Instance],
+    without_cost: Iterable[Sequence[str]],
+    reach: int | None,
+    window: Window,
+) -> list[str]:
+    """Return a note if Slurm's own list may know what is missing."""
+    if reach is None or reach >= window.until:
+        return []
+    is_incomplete = any(without_cost) or not all(by_id[item.instance_id].end_seen for item in costs)
+    known = f"known up to {moment(reach)} UTC alone" if reach else "not known"
+    return [
+        (
+            f"Slurm's own list of instances is {known}, since the head node does not answer: it may"
+            " name instances and ends that are missing here"
         )
-    ends = (recorded.ended, ec2_instance.ended)
-    if (
-        recorded.end_seen
-        and None not in ends
-        and abs((ends[0] or 0) - (ends[1] or 0)) > SAME_MOMENT
-    ):
-        sentences.append(
-            f"{recorded.instance_id}: ended {moment(ends[0])} by the instance ledger,"
-            f" {moment(ends[1])} by EC2; billed to the former"
-        )
-    return sentences
+    ][:is_incomplete]
 
 
 def records_end(reach: int, reason: str) -> str:

@@ -33,8 +33,9 @@ class Period:
 
     @property
     def is_month(self) -> bool:
-        """Return whether it is one month, whole."""
-        return self == month_of(self.first)
+        """Return whether its days are one month, whole, however it was named."""
+        month = month_of(self.first)
+        return (self.first, self.last) == (month.first, month.last)
 
     def is_over(self, now: int) -> bool:
         """Return whether its last second is past."""
@@ -44,6 +45,11 @@ class Period:
 def month_of(day: date) -> Period:
     """Return the month of a day."""
     return Period(f"{day:%Y-%m}", day.replace(day=1), _last(day.year, day.month))
+
+
+def month_named(name: str) -> Period:
+    """Return the month of a name such as 2026-11."""
+    return month_of(date.fromisoformat(f"{name}-01"))
 
 
 def month_before(day: date) -> Period:

@@ -56,6 +56,7 @@ def read(
         [*damaged_objects, *recorded.set_aside, *damaged_lines, *damaged_copies],
         ledger.from_ec2(ec2, cluster),
         trail=trail,
+        window=window,
     )
 
 

@@ -7,14 +7,13 @@ is not that of its key, is set aside.
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Protocol
 
 from botocore.exceptions import ClientError
 
 from slurmplugins.model import json_input, records
-from toolkit.accounting import metrics, sacct
+from toolkit.accounting import metrics, objects, sacct
 from toolkit.accounting.attempts import own_key
 from toolkit.accounting.errors import SacctError
 from toolkit.accounting.set_aside import SetAside
@@ -32,7 +31,7 @@ if TYPE_CHECKING:
 LOOK_AHEAD = 100 * 86_400
 """Seconds after a report in which the ends of its attempts are looked for."""
 DAMAGED = "a page of records that is damaged"
-_READERS = 8
+_LATEST_SECOND = 10**11
 
 PricePoint = tuple[str, str, int, str]
 """An instance type, a zone, the second of a change, and US dollars as text."""
@@ -154,8 +153,12 @@ class Page:
         """Yield the price changes of a day of prices. Raises ValueError."""
         for line in self.content.splitlines():
             match json_input.loads(line):
-                case [str(instance_type), str(zone), int(second), str(usd)]:
+                case [str(instance_type), str(zone), int(second), str(usd)] if (
+                    0 <= second < _LATEST_SECOND
+                ):
                     yield instance_type, zone, second, usd
+                case _:
+                    raise ValueError("a line is no price")
 
     def names(self, key: str) -> tuple[str, ...]:
         """Return a list of names in the first line."""
@@ -278,20 +281,19 @@ def read_pages(
 ) -> tuple[list[Page], list[SetAside]]:
     """Return the pages of these keys, in their order.
 
-    The objects that are none come beside them.
+    The objects that are none, or that S3 refuses, come beside them. Raises ClientError.
     """
-
-    def fetch(key: RecordKey) -> bytes:
-        return s3.get_object(Bucket=bucket, Key=key.key)["Body"].read()
-
     pages, set_aside = [], []
-    with ThreadPoolExecutor(_READERS) as pool:
-        for key, body in zip(keys, pool.map(fetch, keys), strict=True):
-            page = parse_page(key, body)
-            if page is None:
-                set_aside.append(SetAside(key.key, DAMAGED))
-            else:
-                pages.append(page)
+    bodies = objects.fetched(s3, bucket, [key.key for key in keys])
+    for key, body in zip(keys, bodies, strict=True):
+        if isinstance(body, objects.Refusal):
+            set_aside.append(body.set_aside(key.key))
+            continue
+        page = parse_page(key, body)
+        if page is None:
+            set_aside.append(SetAside(key.key, DAMAGED))
+        else:
+            pages.append(page)
     return pages, set_aside
 
 
@@ -301,11 +303,19 @@ def parse_page(key: RecordKey, body: bytes) -> Page | None:
         return None
     try:
         header, content = records.unpack(body)
-        times = (int(header["since"]), int(header["until"]), int(header["written"]))
+        times = (_second(header["since"]), _second(header["until"]), _second(header["written"]))
         page = Page(key.key, str(header["kind"]), str(header["cluster"]), *times, content, header)
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError):
         return None
     return page
+
+
+def _second(value: object) -> int:
+    """Return epoch seconds. Raises ValueError."""
+    second = json_input.finite(value)
+    if not 0 <= second < _LATEST_SECOND:
+        raise ValueError("no time")
+    return int(second)
 
 
 def attempts_of(pages: Iterable[Page]) -> SacctContent:

@@ -64,6 +64,7 @@ class Group:
     seconds: Fraction = Fraction(0)  # instance time with work in it, lost or not
     micro: dict[Component, int] = field(default_factory=lambda: defaultdict(int))  # micro-dollars
     unknown: set[Component] = field(default_factory=set)  # components with an unknown amount
+    prices: ChargePrices | None = None  # where they are asked for
 
     @property
     def total(self) -> int:
@@ -243,20 +244,23 @@ class Report:
             if sums[component] or component in self.unknown_components
         }
 
-    def groups(self, keys: Sequence[Key], *, with_shares: bool = True) -> list[Group]:
+    def groups(
+        self, keys: Sequence[Key], *, with_shares: bool = True, with_prices: bool = False
+    ) -> list[Group]:
         """Return the rows by the given keys, the dearest first.
 
         The row without jobs comes last. Without shares a job's cost is the same in every
-        report that has all of it.
+        report that has all of it. With prices each row has the sources of its amounts.
         """
         rows: dict[tuple[str, ...], Group] = {}
         own_charges = (charge for cost in self.costs for charge in cost.charges)
         for charge in self.charges() if with_shares else own_charges:
             attempt = None if charge.attempt is None else self.attempts[charge.attempt]
             key_values = tuple(self.key_value(charge, key) for key in keys)
-            rows.setdefault(key_values, Group(key_values)).add(
-                charge, attempt, self.key_value(charge, Key.JOB)
-            )
+            row = rows.setdefault(key_values, Group(key_values))
+            row.add(charge, attempt, self.key_value(charge, Key.JOB))
+            if with_prices and charge.prices is not None:
+                row.prices = charge.prices.joined(row.prices)
         return sorted(rows.values(), key=lambda row: (not row.has_jobs, -row.total, row.key_values))
 
     def key_value(self, charge: Charge, key: Key) -> str:

@@ -21,7 +21,7 @@ from toolkit.accounting.set_aside import SetAside
 from toolkit.accounting.tres import Tres
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from toolkit.head_runner import Runner
 
@@ -29,6 +29,8 @@ _TIMEOUT = 300.0
 # 64 bits have 20 digits.
 _LONGEST_NUMBER = 20
 _LATEST_SECOND = 10**11
+# What sacct prints for a time that is not there. Any other text that is no time is damage.
+NO_TIMES = ("", "Unknown", "None")
 # The commas of a hostlist that are not within brackets.
 _BETWEEN_NODES = re.compile(r",(?![^\[]*\])")
 
@@ -63,12 +65,16 @@ def read(runner: Runner, since: int, until: int, token: str, *, cluster: str = "
 
 
 def parse(text: str, names: Sequence[str], token: str, *, cluster: str = "") -> SacctContent:
-    """Parse the attempts.
+    """Parse the attempts. Raises SacctError.
 
     A DBIndex that is there twice counts once, with its later row. A row without one is
-    set aside. So are the rows of other clusters, if the cluster is given. A federation's
-    sacct lists them too, and each cluster counts DBIndexes and job ids for itself.
+    set aside, as is one with a time or an amount that can't be read. So are the rows of
+    other clusters, if the cluster is given. A federation's sacct lists them too, and each
+    cluster counts DBIndexes and job ids for itself.
     """
+    missing = [name for name in (*call.REQUIRED, *call.FREE_TEXT) if name not in names]
+    if missing:
+        raise SacctError(f"the rows have no field {', '.join(missing)}")
     attempts = {}
     set_aside = []
     rows_elsewhere: Counter[str] = Counter()
@@ -77,9 +83,8 @@ def parse(text: str, names: Sequence[str], token: str, *, cluster: str = "") -> 
             rows_elsewhere[row["Cluster"]] += 1
             continue
         attempt = _attempt(tuple(row), tuple(row.values()))
-        if attempt is None:
-            reason = f"{row['DBIndex'][:40]!r} is no DBIndex (job {row['JobIDRaw'][:20]!r})"
-            set_aside.append(SetAside(f"row {number} of sacct", reason))
+        if isinstance(attempt, str):
+            set_aside.append(SetAside(f"row {number} of sacct", attempt))
         else:
             attempts[attempt.key] = attempt
     for name, count in sorted(rows_elsewhere.items()):
@@ -99,13 +104,24 @@ def rows(text: str, names: Sequence[str], token: str) -> list[dict[str, str]]:
 
 
 @lru_cache(maxsize=8192)  # each page repeats the rows of what runs on
-def _attempt(names: tuple[str, ...], values: tuple[str, ...]) -> Attempt | None:
+def _attempt(names: tuple[str, ...], values: tuple[str, ...]) -> Attempt | str:
+    """Return the attempt of a row, or why it is none."""
     row = dict(zip(names, values, strict=True))
-    key = _whole_number(row["DBIndex"])
-    if key is None:
-        return None
+    try:
+        return _parsed(row)
+    except _FieldError as error:
+        field = str(error)
+        return f"{row[field][:40]!r} is no {field} (job {row['JobIDRaw'][:20]!r})"
+
+
+class _FieldError(Exception):
+    """A field's text can't be read. Its message is the field's name."""
+
+
+def _parsed(row: Mapping[str, str]) -> Attempt:
+    """Return the attempt of a row. Raises _FieldError."""
     return Attempt(
-        key=key,
+        key=_number(row, "DBIndex"),
         job_id=row["JobIDRaw"],
         job=row["JobID"],
         name=row["JobName"],
@@ -116,25 +132,44 @@ def _attempt(names: tuple[str, ...], values: tuple[str, ...]) -> Attempt | None:
         state=row["State"].split(" ")[0].rstrip("+"),
         exit_codes=tuple(exit_code(row[name]) for name in ("ExitCode", "DerivedExitCode")),
         restarts=_whole_number(row.get("Restarts", "")),
-        submitted=_epoch_second(row["Submit"]),
-        eligible=_epoch_second(row.get("Eligible", "")),
-        started=_epoch_second(row["Start"]),
-        ended=_epoch_second(row["End"]),
+        submitted=_epoch_second(row, "Submit"),
+        eligible=_epoch_second(row, "Eligible"),
+        started=_epoch_second(row, "Start"),
+        ended=_epoch_second(row, "End"),
         nodes=nodes(row["NodeList"]),
         other_nodes=other_nodes(row["NodeList"]),
-        tres=Tres.parse(row["AllocTRES"]),
+        tres=_tres(row),
         comments=f"{row['AdminComment']}\n{row['Comment']}",
-        node_count=_whole_number(row["NNodes"]) or 0,
+        node_count=_number(row, "NNodes") if row["NNodes"] else 0,
         qos=row["QOS"],
         # Slurm puts a star before a key that is the user's default one.
         project=row.get("WCKey", "").removeprefix("*"),
     )
 
 
-def _epoch_second(text: str) -> int | None:
-    """Return epoch seconds; None for 0 and what is no time."""
+def _epoch_second(row: Mapping[str, str], field: str) -> int | None:
+    """Return epoch seconds; None for 0 and where sacct has no time."""
+    text = row.get(field, "")  # a version may lack it
     second = _whole_number(text)
-    return second if second and second < _LATEST_SECOND else None
+    if second is not None and second < _LATEST_SECOND:
+        return second or None
+    if text in NO_TIMES:
+        return None
+    raise _FieldError(field)
+
+
+def _number(row: Mapping[str, str], field: str) -> int:
+    number = _whole_number(row[field])
+    if number is None:
+        raise _FieldError(field)
+    return number
+
+
+def _tres(row: Mapping[str, str]) -> Tres:
+    text = row["AllocTRES"]
+    if not Tres.is_readable(text):
+        raise _FieldError("AllocTRES")
+    return Tres.parse(text)
 
 
 def _whole_number(text: str) -> int | None:

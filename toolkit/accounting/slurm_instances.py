@@ -21,11 +21,10 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
 from slurmplugins.model.instance import Lifecycle
-from slurmplugins.slurm.sacct import SHOW_INSTANCES
+from slurmplugins.slurm import sacct
 from toolkit.accounting.cloudtrail import INSTANCE_ID
 from toolkit.accounting.set_aside import SetAside
 from toolkit.errors import HeadNotReady, StackMissing, ToolkitError
@@ -37,10 +36,8 @@ if TYPE_CHECKING:
 
     from toolkit.head_runner import Runner
 
-LOOK_BACK: Final = 30 * 86_400
-"""Seconds before the report's first instance from which Slurm is asked for instances."""
-
-_FIELDS: Final = ("Cluster", "NodeName", "Start", "End", "InstanceId", "InstanceType", "Extra")
+_FIELDS: Final = sacct.INSTANCE_FIELDS
+_NAME_OF_TEXT: Final = "sacctmgr show instance"
 _TIMEOUT: Final = 300.0
 _SECOND: Final = re.compile(r"[1-9][0-9]{0,10}")
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
@@ -63,41 +60,52 @@ class SlurmInstance:
 
 @dataclass(frozen=True, slots=True)
 class SlurmInstances:
-    """The instances of one call, and the rows that are none."""
+    """The instances of Slurm's answers, and the rows that are none."""
 
     instances: tuple[SlurmInstance, ...] = ()
     set_aside: tuple[SetAside, ...] = ()
+    reach: int | None = None  # the second up to which they are known; None: all are
 
 
 def argv(cluster: str, since: int) -> list[str]:
     """Return the call for all instances that began since then."""
-    start = datetime.fromtimestamp(max(since, 0), UTC).strftime("%Y-%m-%dT%H:%M:%S")
-    return [
-        *SHOW_INSTANCES,
-        f"clusters={cluster}",
-        f"start={start}",
-        f"format={','.join(_FIELDS)}",
-    ]
+    return sacct.instances_argv(cluster, since)
 
 
 def read(runner: Runner, cluster: str, since: int) -> SlurmInstances:
-    """Return the cluster's instances since then, and LOOK_BACK before.
+    """Return the cluster's instances since then, and of 30 days before.
 
     It is a second source: Slurm before 23.11 does not have it, and an older head's readers may
     not ask it. Then the report says so. Raises HeadNotReady or StackMissing without a head.
     """
     try:
-        text = runner.run(argv(cluster, since - LOOK_BACK), timeout=_TIMEOUT)
+        first = since - sacct.INSTANCE_LOOK_BACK
+        text = runner.run(argv(cluster, first), timeout=_TIMEOUT)
     except (HeadNotReady, StackMissing):
         raise
     except ToolkitError as error:
         reason = f"not read, so only ledger and EC2 name instances ({str(error)[:200]})"
         name = "Slurm's instance accounting"
-        return SlurmInstances((), (SetAside(name, reason, has_unknown_cost=False),))
+        return SlurmInstances((), (SetAside(name, reason, has_unknown_cost=False),), reach=0)
     return parse(text, cluster)
 
 
-def parse(text: str, cluster: str) -> SlurmInstances:
+def merged(recorded: SlurmInstances, answer: SlurmInstances) -> SlurmInstances:
+    """Return the instances of records and of the head's answer.
+
+    Of one life the newer row counts, unless it alone has no end.
+    """
+    latest: dict[tuple[str, str, int], SlurmInstance] = {}
+    for item in (*recorded.instances, *answer.instances):
+        life = (item.instance_id, item.node, item.started)
+        known = latest.get(life)
+        if known is None or known.ended is None or item.ended is not None:
+            latest[life] = item
+    reach = None if answer.reach is None else max(answer.reach, recorded.reach or 0)
+    return SlurmInstances(tuple(latest.values()), (*recorded.set_aside, *answer.set_aside), reach)
+
+
+def parse(text: str, cluster: str, source: str = _NAME_OF_TEXT) -> SlurmInstances:
     """Parse sacctmgr's rows.
 
     A node without an instance has a row without an id.
@@ -110,7 +118,7 @@ def parse(text: str, cluster: str) -> SlurmInstances:
             continue
         instance = _instance(row, cluster)
         if instance is None:
-            name = f"row {number} of sacctmgr show instance"
+            name = f"row {number} of {source}"
             set_aside.append(SetAside(name, "no life of an instance", has_unknown_cost=False))
         else:
             instances.append(instance)

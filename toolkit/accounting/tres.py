@@ -12,6 +12,10 @@ _GPU = re.compile(r"(?:^|,)gres/gpu=(\d{1,15})(?!\d)")
 _TYPED_GPU = re.compile(r"(?:^|,)gres/gpu:[^=,]+=(\d{1,15})(?!\d)")
 _CPU = re.compile(r"(?:^|,)cpu=(\d{1,15})(?!\d)")
 _MEM = re.compile(r"(?:^|,)mem=(\d{1,15}(?:\.\d{1,15})?)(?![\d.])([KMGTP]?)")
+_NUMBER = "[0-9]{1,15}"
+_PART = rf"cpu={_NUMBER}|gres/gpu(?::[^=,]+)?={_NUMBER}|mem={_NUMBER}(?:\.{_NUMBER})?[KMGTP]?"
+_OTHER_PART = r"(?!cpu=|mem=|gres/gpu[:=])[^=,]+=[^,]*"
+_READABLE = re.compile(rf"(?:(?:{_PART}|{_OTHER_PART})(?:,(?=.)|$))*")
 # sacct counts in mebibytes where no unit is given.
 _MIB = {"K": Decimal(1) / 1024, "": Decimal(1), "M": Decimal(1), "G": Decimal(1024)}
 _MIB |= {"T": Decimal(1024**2), "P": Decimal(1024**3)}
@@ -24,6 +28,12 @@ class Tres:
     cpus: int = 0
     memory_mib: int = 0
     gpus: int = 0
+
+    @staticmethod
+    @lru_cache(maxsize=65_536)
+    def is_readable(text: str) -> bool:
+        """Return whether each part, and each amount of `parse`, can be read."""
+        return _READABLE.fullmatch(text) is not None
 
     @classmethod
     @lru_cache(maxsize=65_536)  # a cluster's jobs ask for the same again and again

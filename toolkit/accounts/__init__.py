@@ -4,13 +4,14 @@ Belongs here: reading both sides, their difference, and applying it on the head 
 Does not: Linux users (the playbooks make them) and costs of accounts
 (`toolkit.accounting`).
 
-`plan` is pure; `apply` runs its changes. Accounts that an admin made by hand are left
-alone unless cluster.yaml declares them; root is always left alone.
+`plan` is pure; `apply` runs its changes. What an admin made by hand is left alone: an account of
+cluster.yaml that somebody else made is refused unless it is adopted. root is always left alone.
 """
 
 from __future__ import annotations
 
 from toolkit.accounts.apply import apply
+from toolkit.accounts.associations import read_associations, with_marks
 from toolkit.accounts.classes import ClassTree, declared_classes, plan_classes, read_classes
 from toolkit.accounts.current import read
 from toolkit.accounts.declared import declared_accounts
@@ -31,6 +32,8 @@ __all__ = [
     "plan",
     "plan_classes",
     "read",
+    "read_associations",
     "read_classes",
     "whole_plan",
+    "with_marks",
 ]

@@ -6,14 +6,13 @@ name is refused. A QOS belongs to slurmdbd as a whole, the right to use it to an
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
+from toolkit.accounts import forms
 from toolkit.accounts.model import OWNER, ROOT, Change
 from toolkit.accounts.plan import Plan
 from toolkit.errors import ToolkitError
-from toolkit.head_runner import SlurmAnswerError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -38,9 +37,6 @@ _WRITTEN: Final = {"GrpSubmit": "GrpSubmitJobs", "MaxSubmitPU": "MaxSubmitJobsPU
 _QOS: Final = ("Name", *SETTINGS, "Description")
 _ACCESS: Final = ("Account", "User", "Partition", "QOS")
 _NO_VALUE: Final = {PRIORITY: "0", GRACE: "0"}
-_MIB: Final = {"M": 1, "G": 1024, "T": 1024 * 1024}
-_CLOCK: Final = re.compile(r"(?:(\d+)-)?(\d+)(?::(\d+))?(?::(\d+))?", re.ASCII)
-_DAY: Final = 86_400
 
 
 class ClassTakenError(ToolkitError):
@@ -94,7 +90,7 @@ def read_classes(runner: Runner, cluster: str) -> ClassTree:
 def parse_classes(rows: str, access: str) -> ClassTree:
     """Parse the two answers."""
     qos = {}
-    for name, *values, description in _rows(rows, _QOS):
+    for name, *values, description in forms.rows(rows, _QOS):
         settings = {
             setting: text
             for setting, value in zip(SETTINGS, values, strict=True)
@@ -105,7 +101,7 @@ def parse_classes(rows: str, access: str) -> ClassTree:
         qos,
         {
             (account, user): frozenset(filter(None, names.split(",")))
-            for account, user, partition, names in _rows(access, _ACCESS)
+            for account, user, partition, names in forms.rows(access, _ACCESS)
             if not partition
         },
     )
@@ -216,15 +212,15 @@ def _settings(item: WorkloadClass) -> dict[str, str]:
         PRIORITY: str(item.priority),
         GRACE: str(item.grace_seconds),
         PREEMPT: ",".join(sorted(item.preempts)),
-        "MaxWall": "" if item.max_time == "infinite" else str(_seconds(item.max_time)),
-        "GrpTRES": _tres_text(item.total.tres),
+        "MaxWall": "" if item.max_time == "infinite" else str(forms.seconds(item.max_time)),
+        "GrpTRES": forms.tres_text(item.total.tres),
         "GrpJobs": _count(item.total.jobs),
         "GrpSubmit": _count(item.total.submit),
-        "MaxTRES": _tres_text(item.per_job),
-        "MaxTRESPU": _tres_text(item.per_user.tres),
+        "MaxTRES": forms.tres_text(item.per_job),
+        "MaxTRESPU": forms.tres_text(item.per_user.tres),
         "MaxJobsPU": _count(item.per_user.jobs),
         "MaxSubmitPU": _count(item.per_user.submit),
-        "MaxTRESPA": _tres_text(item.per_account.tres),
+        "MaxTRESPA": forms.tres_text(item.per_account.tres),
         "MaxJobsPA": _count(item.per_account.jobs),
         "MaxSubmitPA": _count(item.per_account.submit),
     }
@@ -234,10 +230,10 @@ def _settings(item: WorkloadClass) -> dict[str, str]:
 def _canonical(setting: str, value: str) -> str:
     """Return a value as `_settings` has it; empty for none."""
     if setting in _TIMES and value:
-        value = str(_seconds(value))
+        value = str(forms.seconds(value))
     elif setting in _TRES:
         pairs = (part.split("=", 1) for part in value.split(",") if "=" in part)
-        value = _tres_text({name: _amount(amount) for name, amount in pairs})
+        value = forms.tres_text({name: forms.amount(amount) for name, amount in pairs})
     elif setting == PREEMPT:
         value = ",".join(sorted(filter(None, value.split(","))))
     return "" if value == _NO_VALUE.get(setting) else value
@@ -256,54 +252,9 @@ def _assignment(setting: str, value: str | None, old: str | None) -> str:
     if value is None:
         return f"{name}={'' if setting == PREEMPT else _NO_VALUE.get(setting, '-1')}"
     if setting == "MaxWall":
-        seconds = int(value)
-        clock = f"{seconds % _DAY // 3600:02}:{seconds % 3600 // 60:02}:{seconds % 60:02}"
-        return f"{name}={seconds // _DAY}-{clock}"
+        return f"{name}={forms.clock(int(value))}"
     return f"{name}={value}"
-
-
-def _seconds(text: str) -> int:
-    """Return the seconds of a time as slurm.conf and sacctmgr write it.
-
-    With days, the first number is hours. Without, two numbers are minutes and seconds.
-    """
-    match = _CLOCK.fullmatch(text)
-    if match is None:
-        raise SlurmAnswerError(f"sacctmgr printed no time: {text[:40]!r}")
-    days, *parts = match.groups()
-    numbers = [int(part) for part in parts if part is not None]
-    if days is not None:
-        hours, minutes, seconds = (*numbers, 0, 0)[:3]
-    elif len(numbers) == len(parts):
-        hours, minutes, seconds = numbers
-    else:
-        hours, minutes, seconds = 0, *(*numbers, 0)[:2]
-    return int(days or 0) * _DAY + hours * 3600 + minutes * 60 + seconds
-
-
-def _amount(text: str) -> int:
-    """Return an amount; memory is in MiB."""
-    match = re.fullmatch(r"(\d+)([MGT]?)", text, re.ASCII)
-    if match is None:
-        raise SlurmAnswerError(f"sacctmgr printed no amount of a TRES: {text[:40]!r}")
-    return int(match[1]) * _MIB.get(match[2], 1)
-
-
-def _tres_text(tres: Mapping[str, int]) -> str:
-    return ",".join(f"{name}={amount}" for name, amount in sorted(tres.items()))
 
 
 def _count(value: int | None) -> str:
     return "" if value is None else str(value)
-
-
-def _rows(text: str, fields: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
-    """Yield sacctmgr's lines as cells; an admin's description may hold the separator."""
-    for line in text.splitlines():
-        if line.strip():
-            cells = tuple(cell.strip() for cell in line.split("|", len(fields) - 1))
-            if len(cells) != len(fields):
-                raise SlurmAnswerError(
-                    f"sacctmgr printed a line without {len(fields)} columns: {line[:80]!r}"
-                )
-            yield cells

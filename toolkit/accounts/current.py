@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from toolkit.accounts import forms
 from toolkit.accounts.model import OWNER, ROOT, Account, AccountTree, Association
-from toolkit.head_runner import SlurmAnswerError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from toolkit.head_runner import Runner
 
 _ACCOUNTS = ("Account", "Organization")
@@ -28,36 +26,30 @@ def read(runner: Runner, cluster: str) -> AccountTree:
 
 def parse(account_rows: str, associations: str, users: str) -> AccountTree:
     """Parse the three answers."""
-    owned_names = {
-        name for name, organization in _rows(account_rows, _ACCOUNTS) if organization == OWNER
-    }
+    owned_names: set[str] = set()
+    taken: set[str] = set()
+    for name, organization in forms.rows(account_rows, _ACCOUNTS):
+        (owned_names if organization == OWNER else taken).add(name)
     accounts: dict[str, Account] = {}
     user_associations = set()
-    for account, user, partition, parent, share in _rows(associations, _ASSOCIATIONS):
+    for account, user, partition, parent, share in forms.rows(associations, _ASSOCIATIONS):
         if user and not partition:
             user_associations.add(Association(account, user))
         elif not user and account != ROOT:
             accounts[account] = Account(
                 account, parent or ROOT, _share(share), account in owned_names
             )
-    default_accounts = {user: account for user, account in _rows(users, _USERS) if account}
-    return AccountTree(accounts, frozenset(user_associations), default_accounts)
+    default_accounts = {user: account for user, account in forms.rows(users, _USERS) if account}
+    return AccountTree(
+        accounts,
+        frozenset(user_associations),
+        default_accounts=default_accounts,
+        taken=frozenset(taken - {ROOT}),
+    )
 
 
 def _show(entity: str, fields: tuple[str, ...], *conditions: str) -> list[str]:
     return ["sacctmgr", "-n", "-P", "show", entity, *conditions, f"format={','.join(fields)}"]
-
-
-def _rows(text: str, fields: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
-    for line in text.splitlines():
-        if not line.strip():
-            continue
-        cells = tuple(cell.strip() for cell in line.split("|"))
-        if len(cells) != len(fields):
-            raise SlurmAnswerError(
-                f"sacctmgr printed a line without {len(fields)} columns: {line[:80]!r}"
-            )
-        yield cells
 
 
 def _share(text: str) -> int:

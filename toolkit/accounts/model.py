@@ -41,6 +41,10 @@ class AccountTree:
 
     accounts: Mapping[str, Account] = field(default_factory=dict)
     associations: frozenset[Association] = frozenset()
+    made: frozenset[Association] = frozenset()
+    """Those of users that the toolkit made; it may remove these and no others."""
+    taken: frozenset[str] = frozenset()
+    """Accounts that somebody else made, also those on other clusters alone."""
     default_accounts: Mapping[str, str] = field(default_factory=dict)  # each user's default account
 
 

@@ -88,9 +88,9 @@ class BudgetFacts:
     """The budgets that the head has, as burst.json has them."""
 
 
-def fetch(head: Runner) -> BudgetFacts:
+def fetch(head: Runner, *, timeout: float = PASS_SECONDS) -> BudgetFacts:
     """Return the head's facts. Raises HeadCommandFailed."""
-    output = head.run(PLAN, timeout=PASS_SECONDS)
+    output = head.run(PLAN, timeout=timeout)
     try:
         return parse(json.loads(output))
     except (ValueError, KeyError, TypeError, AttributeError, ArithmeticError) as error:

@@ -9,6 +9,7 @@ import click
 from toolkit.commands.groups import SuggestingGroup
 from toolkit.commands.options import config_option, dry_run_option, json_option, load, yes_option
 from toolkit.errors import NotConfirmed
+from toolkit.output import plain
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -22,6 +23,11 @@ _MARKS = {"add": "+", "change": "~", "remove": "-"}
 prune_option = click.option(
     "--prune", is_flag=True, help="Remove entries of the toolkit that cluster.yaml no longer has."
 )
+adopt_option = click.option(
+    "--adopt",
+    is_flag=True,
+    help="Make accounts of cluster.yaml the toolkit's, if others made them.",
+)
 
 
 @click.group("accounts", cls=SuggestingGroup)
@@ -32,15 +38,16 @@ def command() -> None:
 @command.command("plan")
 @config_option
 @prune_option
+@adopt_option
 @json_option
-def plan_command(config_path: Path | None, prune: bool, as_json: bool) -> None:
+def plan_command(config_path: Path | None, prune: bool, adopt: bool, as_json: bool) -> None:
     """Show the changes that `apply` would make in slurmdbd."""
     from toolkit.deploy.head import Head
     from toolkit.deploy.session import connected
 
     config = load(config_path)
     with connected(config) as clients:
-        plan = _plan(config, Head(clients, config), prune)
+        plan = _plan(config, Head(clients, config), prune=prune, adopt=adopt)
     if as_json:
         from toolkit.output import print_json
 
@@ -52,13 +59,17 @@ def plan_command(config_path: Path | None, prune: bool, as_json: bool) -> None:
 @command.command("apply")
 @config_option
 @prune_option
+@adopt_option
 @dry_run_option
 @yes_option
-def apply_command(config_path: Path | None, prune: bool, dry_run: bool, yes: bool) -> None:
+def apply_command(
+    config_path: Path | None, prune: bool, adopt: bool, dry_run: bool, yes: bool
+) -> None:
     """Make slurmdbd hold the accounts, users and classes of cluster.yaml.
 
-    Accounts and users that somebody else made stay as they are unless cluster.yaml declares them.
-    A QOS that somebody else made is never changed.
+    What somebody else made stays as it is. An account or a QOS of theirs that has a name of
+    cluster.yaml is refused. Such accounts, and users whom they put into accounts, become the
+    toolkit's with --adopt.
     """
     from toolkit.accounts import apply
     from toolkit.deploy.head import Head
@@ -67,7 +78,7 @@ def apply_command(config_path: Path | None, prune: bool, dry_run: bool, yes: boo
     config = load(config_path)
     with connected(config) as clients:
         head = Head(clients, config)
-        plan = _plan(config, head, prune)
+        plan = _plan(config, head, prune=prune, adopt=adopt)
         if dry_run:
             _show(plan)
             return
@@ -78,10 +89,10 @@ def apply_command(config_path: Path | None, prune: bool, dry_run: bool, yes: boo
     click.echo(_kept_lines(plan) + f"accounts: {len(plan.changes)} changed")
 
 
-def _plan(config: ClusterConfig, runner: Runner, prune: bool) -> Plan:
+def _plan(config: ClusterConfig, runner: Runner, *, prune: bool, adopt: bool) -> Plan:
     from toolkit.accounts import whole_plan
 
-    return whole_plan(config, runner, prune=prune)
+    return whole_plan(config, runner, prune=prune, adopt=adopt)
 
 
 def _show(plan: Plan) -> None:
@@ -93,11 +104,12 @@ def _show(plan: Plan) -> None:
 
 
 def _line(change: Change) -> str:
-    return f"{_MARKS[change.verb]} {change.description}"
+    return plain(f"{_MARKS[change.verb]} {change.description}")
 
 
 def _kept_lines(plan: Plan) -> str:
-    return "".join(f"  {entry}: not in cluster.yaml, left alone\n" for entry in plan.left_alone)
+    left = (f"{entry}: not in cluster.yaml, left alone" for entry in plan.left_alone)
+    return "".join(f"  {plain(line)}\n" for line in (*plan.notes, *left))
 
 
 def _json_plan(plan: Plan) -> dict[str, Any]:
@@ -107,4 +119,5 @@ def _json_plan(plan: Plan) -> dict[str, Any]:
             for change in plan.changes
         ],
         "left_alone": list(plan.left_alone),
+        "notes": list(plan.notes),
     }

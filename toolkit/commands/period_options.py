@@ -74,13 +74,12 @@ def periods_of(
     from toolkit.accounting.settings import cost_policy
     from toolkit.bill import record
     from toolkit.bill.history import history
+    from toolkit.commands.own_store import own_store, warn_of_unknown_account
     from toolkit.statements.cluster_periods import ClusterPeriods
     from toolkit.statements.settings import settings_of
-    from toolkit.usage import origin
-    from toolkit.usage.cluster_store import ClusterStore, cluster_folder
 
-    store = ClusterStore(cluster_folder(config.cluster))
-    origin.check(store, config.aws.region)
+    store = own_store(config)
+    warn_of_unknown_account(store, config)
     if bills is None:
         path = record.record_path(record.default_folder(), config.cluster)
         bills = history(record.read_entries(path))

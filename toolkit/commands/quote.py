@@ -66,7 +66,7 @@ def quote_of(request: JobRequest, config: ClusterConfig, config_file: Path) -> Q
     """Ask AWS and the head, and return the quote. Raises QuoteError."""
     from toolkit.deploy.head import Head
     from toolkit.deploy.session import connected
-    from toolkit.quote import facts, offers, share
+    from toolkit.quote import budget_effect, facts, offers, share
     from toolkit.quote.history import history
     from toolkit.quote.quote import Quote, subject
 
@@ -87,5 +87,8 @@ def quote_of(request: JobRequest, config: ClusterConfig, config_file: Path) -> Q
             ),
             suspend_seconds=config.slurm.suspend_time,
         )
-        own_share = share.fetch(Head(clients, config), request.account, quote.usd_limit)
-    return replace(quote, share=own_share)
+        head = Head(clients, config)
+        own_share = share.fetch(head, request.account, quote.usd_limit)
+        price = quote.price(quote.first) if quote.first.known else None
+        budgets = budget_effect.fetch(head, config, request, price)
+    return replace(quote, share=own_share, budgets=budgets)

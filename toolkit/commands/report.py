@@ -125,6 +125,8 @@ def command(
     )
 
     with report_period.made(config_path, config, wanted, now) as (made, head):
+        for line in report_period.live_lines(config, wanted):
+            click.echo(line, err=True)
         whole = made if made.bill_status is not None else _with_bill_status(made)
         report = report_period.with_names(whole, names)
         rolled_up = report_period.roll_up_of(config, made, names, now) if roll_up else None

@@ -10,11 +10,11 @@ from toolkit.accounting import collect
 from toolkit.accounting.allocation import Policy
 from toolkit.accounting.phrases import moment
 from toolkit.accounting.settings import contracts, cost_policy, racks
+from toolkit.commands.own_store import check_account, own_store, warn_of_unknown_account
 from toolkit.commands.report_sources import collect_report, sources_of
 from toolkit.statements.errors import PeriodNotReady
-from toolkit.usage import closed_store, database as databases, origin
+from toolkit.usage import closed_store, database as databases
 from toolkit.usage.closed_report import closed_report, split, summed_report
-from toolkit.usage.cluster_store import ClusterStore, cluster_folder
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from toolkit.config import ClusterConfig
     from toolkit.head_runner import Runner
     from toolkit.usage.closed_report import Split
+    from toolkit.usage.cluster_store import ClusterStore
 
 
 @contextmanager
@@ -52,13 +53,13 @@ def made_report(
     from toolkit.commands.controller import controller
     from toolkit.deploy.session import connected
 
-    store = ClusterStore(cluster_folder(config.cluster))
-    origin.check(store, config.aws.region)
+    store = own_store(config)
     has_racks = bool(racks(config)) or config.site is not None
     always = has_racks or contracts(config).has_commitments
     closed = closed_store.ClosedDays() if anew or trail else closed_store.read(store)
     parts = split(closed, window, costs_always=always)
     if parts.is_closed and not needs_head:
+        warn_of_unknown_account(store, config)
         if not sums_suffice:
             yield _report(store, closed, config, parts, now=now), None
             return
@@ -72,6 +73,7 @@ def made_report(
             next_step="`toolkit usage close` closes them",
         )
     with connected(config) as clients:
+        check_account(store, config, clients)
         head = controller(clients, config)
         if not parts.days:
             yield (

@@ -17,8 +17,11 @@ from toolkit.bill.history import NO_BILLS
 from toolkit.commands.period_options import own_user, periods_of
 from toolkit.commands.report_closed import made_report
 from toolkit.output import table
+from toolkit.statements import log
+from toolkit.statements.errors import StatementsError
 from toolkit.statements.settings import settings_of
-from toolkit.statements.states import State
+from toolkit.statements.states import State, history
+from toolkit.usage.cluster_store import cluster_folder
 from toolkit.usage.summed_report import with_projects
 
 if TYPE_CHECKING:
@@ -49,6 +52,22 @@ class Wanted:
     stored_only: bool = False
     """Neither AWS nor the head is asked for days that are not closed."""
 
+    @property
+    def month(self) -> Period | None:
+        """Return the month that was asked for, if its days are one."""
+        if self.period is None or not self.period.is_month:
+            return None
+        return periods.month_of(self.period.first)
+
+    @property
+    def computing_option(self) -> str | None:
+        """Return the option that computes a closed month anew, if any."""
+        if self.anew:
+            return "--anew"
+        if self.trail is not None:
+            return "--cloudtrail"
+        return "--record-mlflow" if self.needs_head else None
+
 
 def named(text: str | None, now: datetime) -> Period | None:
     """Return the period that a person named, if one.
@@ -78,9 +97,9 @@ def made(
 
     A closed month is printed as it was closed, and nobody is asked.
     """
-    is_computed = wanted.anew or wanted.needs_head or wanted.trail is not None
-    month = wanted.period if wanted.period and wanted.period.is_month else None
-    cluster = None if month is None or is_computed else periods_of(config, now, NO_BILLS)
+    month = wanted.month
+    is_computed = month is None or wanted.computing_option is not None
+    cluster = None if is_computed else periods_of(config, now, NO_BILLS)
     if cluster is not None and month is not None and month.name in cluster.closed:
         if wanted.sums_suffice:
             with cluster.printed(month) as report:
@@ -103,6 +122,36 @@ def made(
         part = None if cluster is None or month is None else cluster.open_part(month)
         report = replace(computed, period=part)
         yield with_projects(report, settings_of(config).projects), head
+
+
+def live_lines(config: ClusterConfig, wanted: Wanted) -> tuple[str, ...]:
+    """Return words on closed months that a report computes.
+
+    They are for standard error. A log that can't be read costs no report.
+    """
+    option, month = wanted.computing_option, wanted.month
+    try:
+        records = history(log.read(cluster_folder(config.cluster) / log.FILE))
+    except StatementsError as error:
+        return (f"closed months: {error.message}",)
+    since, until = wanted.seconds
+    names = [
+        name
+        for name, record in sorted(records.items())
+        if record.is_closed and _overlaps(periods.month_named(name), since, until)
+    ]
+    if not names or (month is not None and option is None):
+        return ()
+    if month is not None:
+        words = f"{month.name} is closed, and {option} computes it anew"
+        return (f"{words}: these figures are not those of its closing.",)
+    words = f"{', '.join(names)} {'is' if len(names) == 1 else 'are'} closed"
+    copy = f"`toolkit report --period {names[-1]}` prints the copy."
+    return (f"{words}: these figures are what is known now, not those of the closing. {copy}",)
+
+
+def _overlaps(month: Period, since: int, until: int) -> bool:
+    return month.window.since < until and since < month.window.until
 
 
 def before(

@@ -2,44 +2,23 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from toolkit.commands.groups import SuggestingGroup
 from toolkit.commands.moments import moment
-from toolkit.commands.options import check_format, dry_run_option, json_option
+from toolkit.commands.options import check_format, json_option
 from toolkit.commands.usage_close import close_command
 from toolkit.commands.usage_cost import cost_command
-from toolkit.commands.usage_options import store_of, store_option
+from toolkit.commands.usage_import import import_command
+from toolkit.commands.usage_options import report_options, store_of, store_option
 
 if TYPE_CHECKING:
     from datetime import datetime
+    from pathlib import Path
 
-    from toolkit.usage.import_dump import ImportResult
     from toolkit.usage.report import UsageKey
-
-_SHOWN_LINES = 5
-
-
-def _keys(_ctx: click.Context, _param: click.Parameter, text: str) -> tuple[UsageKey, ...]:
-    """Parse names of groups, separated by commas."""
-    from toolkit.usage.report import UsageKey
-
-    try:
-        return tuple(dict.fromkeys(UsageKey(part.strip()) for part in text.split(",")))
-    except ValueError as error:
-        raise click.BadParameter(f"{text!r}: give some of {', '.join(UsageKey)}") from error
-
-
-def _timezone(_ctx: click.Context, _param: click.Parameter, name: str) -> str:
-    from zoneinfo import ZoneInfo
-
-    try:
-        return ZoneInfo(name).key
-    except (ValueError, KeyError, OSError) as error:
-        raise click.BadParameter(f"{name!r} is no time zone; write Europe/Berlin") from error
 
 
 @click.group("usage", cls=SuggestingGroup)
@@ -49,110 +28,14 @@ def command() -> None:
 
 command.add_command(close_command)
 command.add_command(cost_command)
-
-
-@command.command("import")
-@click.argument(
-    "paths",
-    metavar="FILE...",
-    nargs=-1,
-    required=True,
-    type=click.Path(exists=True, dir_okay=False, path_type=Path),
-)
-@store_option
-@click.option("--delimiter", metavar="TEXT", help="Between two fields  [default: the header's].")
-@click.option(
-    "--timezone",
-    callback=_timezone,
-    default="UTC",
-    show_default=True,
-    metavar="NAME",
-    help="The zone of times such as 2026-11-21T10:00:00. Epoch seconds need none.",
-)
-@dry_run_option
-@json_option
-def import_command(
-    *,
-    paths: tuple[Path, ...],
-    store_path: Path | None,
-    delimiter: str | None,
-    timezone: str,
-    dry_run: bool,
-    as_json: bool,
-) -> None:
-    """Read dumps of `sacct -P`, plain or gzip, into the store.
-
-    The first line names the fields. A file may be imported again, or overlap with another: each
-    attempt counts once.
-    """
-    import tempfile
-
-    from toolkit.usage.import_dump import ImportOptions, checked_dump, import_dump
-    from toolkit.usage.show import import_json
-
-    store = store_of(store_path)
-    options = ImportOptions(delimiter=delimiter, timezone=timezone)
-    results = []
-    for path in paths:
-        if dry_run:
-            with tempfile.TemporaryDirectory() as temporary:
-                result = checked_dump(path, options, Path(temporary))
-        else:
-            result = import_dump(store, path, options)
-        results.append(result)
-        if not as_json:
-            _show(path, result, dry_run=dry_run)
-    if as_json:
-        from toolkit.output import print_json
-
-        print_json(
-            {"store": str(store.folder), "imports": [import_json(r.record) for r in results]}
-        )
-
-
-def _show(path: Path, result: ImportResult, *, dry_run: bool) -> None:
-    from toolkit.output import plain
-
-    record = result.record
-    if result.was_known:
-        click.echo(f"{path}: was imported before, nothing to do")
-        return
-    verb = "would import" if dry_run else "imported"
-    steps = f", {record.steps:,} job steps left out" if record.steps else ""
-    days = "" if dry_run else f", {result.days:,} days changed"
-    click.echo(f"{path}: {verb} {record.attempts:,} attempts{days}{steps}")
-    if result.bad_lines:
-        click.echo(f"{len(result.bad_lines):,} lines set aside, which are in no sum:", err=True)
-    for line in result.bad_lines[:_SHOWN_LINES]:
-        click.echo(plain(f"  line {line.line}: {line.reason}: {line.text[:60]}"), err=True)
+command.add_command(import_command)
 
 
 @command.command("report")
 @store_option
 @click.option("--since", callback=moment, metavar="TIME", help="Start  [default: the first].")
 @click.option("--until", callback=moment, metavar="TIME", help="End  [default: the last].")
-@click.option(
-    "--by",
-    "keys",
-    callback=_keys,
-    default="account",
-    show_default=True,
-    metavar="KEYS",
-    help="account, user, job, partition, qos, node-type, cluster, or a list of these.",
-)
-@click.option(
-    "--rate",
-    "rate_options",
-    multiple=True,
-    metavar="NAME=USD",
-    help="Price of a node-hour, of a partition or a node type. May be repeated.",
-)
-@click.option(
-    "--prices",
-    "prices_path",
-    type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    help="A file with node types and prices; docs/usage.md has its form.",
-)
+@report_options
 @json_option
 @click.option("--csv", "as_csv", is_flag=True, help="Print CSV.")
 def report_command(

@@ -54,6 +54,7 @@ def close_command(
     show. `toolkit report` reads closed days from here.
     """
     from toolkit.commands.controller import controller
+    from toolkit.commands.own_store import key_of_profile
     from toolkit.commands.report_sources import sources_of
     from toolkit.commands.usage_closing import ClosingRun
     from toolkit.deploy.session import connected
@@ -63,6 +64,7 @@ def close_command(
     store = ClusterStore(cluster_folder(config.cluster))
     with connected(config) as clients:
         sources = sources_of(config_path, config, clients, controller(clients, config))
-        closing = ClosingRun(store, sources, config.aws.region, dry_run=dry_run)
+        profile = (key_of_profile(config), clients.account)
+        closing = ClosingRun(store, sources, config.aws.region, dry_run=dry_run, profile=profile)
         closing.run(through, again_from, whole=all_pages)
         closing.show(as_json=as_json)

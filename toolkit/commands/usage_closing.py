@@ -31,12 +31,22 @@ _FEW_COLLECTIONS = 100_000
 
 
 class ClosingRun:
-    """A run of the command. `results` are the days that were written."""
+    """A run of the command. `results` are the days that were written.
+
+    `profile` is whose credentials it has, with its AWS account; the store keeps them.
+    """
 
     def __init__(
-        self, store: ClusterStore, sources: Sources, region: str, *, dry_run: bool
+        self,
+        store: ClusterStore,
+        sources: Sources,
+        region: str,
+        *,
+        dry_run: bool,
+        profile: tuple[str, str] = ("", ""),
     ) -> None:
         self._store, self._sources, self._region = store, sources, region
+        self._profile = profile
         self._dry_run = dry_run
         self._now = int(datetime.now(UTC).timestamp())
         self._read = ReadResult()
@@ -53,8 +63,10 @@ class ClosingRun:
         """Read new records into the store."""
         sources = self._sources
         source = Source(sources.s3, sources.records_bucket, sources.slurm_name, self._region)
-        check = origin.check if self._dry_run else origin.keep
-        check(self._store, self._region, source.bucket)
+        if self._dry_run:
+            origin.check(self._store, self._region, source.bucket)
+        else:
+            origin.keep(self._store, self._region, source.bucket, *self._profile)
         self._read = read_new(self._store, source, self._now, whole=whole, dry_run=self._dry_run)
 
     def close(self, through: int | None, again_from: int | None) -> None:

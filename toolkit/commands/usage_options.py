@@ -44,6 +44,48 @@ def keys_option(function: Callable[..., Any]) -> Callable[..., Any]:
     )(function)
 
 
+def report_options(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the groups and the prices of a report of attempts."""
+    for option in (
+        click.option(
+            "--prices",
+            "prices_path",
+            type=click.Path(exists=True, dir_okay=False, path_type=Path),
+            help="A file with node types and prices; docs/usage.md has its form.",
+        ),
+        click.option(
+            "--rate",
+            "rate_options",
+            multiple=True,
+            metavar="NAME=USD",
+            help="Price of a node-hour, of a partition or a node type. May be repeated.",
+        ),
+        click.option(
+            "--by",
+            "keys",
+            callback=_keys_of_attempts,
+            default="account",
+            show_default=True,
+            metavar="KEYS",
+            help="account, user, job, partition, qos, node-type, cluster, or a list of these.",
+        ),
+    ):
+        function = option(function)
+    return function
+
+
+def _keys_of_attempts(
+    _ctx: click.Context, _param: click.Parameter, text: str
+) -> tuple[UsageKey, ...]:
+    """Parse names of groups, separated by commas."""
+    from toolkit.usage.report import UsageKey
+
+    try:
+        return tuple(dict.fromkeys(UsageKey(part.strip()) for part in text.split(",")))
+    except ValueError as error:
+        raise click.BadParameter(f"{text!r}: give some of {', '.join(UsageKey)}") from error
+
+
 def _keys(_ctx: click.Context, _param: click.Parameter, text: str) -> tuple[UsageKey, ...]:
     """Parse names of groups, separated by commas."""
     from toolkit.usage.instance_costs import KEYS

@@ -20,6 +20,7 @@ from toolkit.config.classes import ClassName, WorkloadClass
 from toolkit.config.cost_policy import CostPolicySection
 from toolkit.config.hardware import IMAGE_GIB
 from toolkit.config.iam import Iam
+from toolkit.config.limits import AccountLimits, UserLimits
 from toolkit.config.money import Discount, UsdTotal
 from toolkit.config.monitoring import Alarms, Logs
 from toolkit.config.prices import Prices
@@ -291,6 +292,7 @@ class Account(Section):
     """Its discount; without one, that of `statements`."""
     subsidy_usd: UsdTotal | None = None
     """What is taken off each month's due, at most."""
+    limits: AccountLimits = AccountLimits()
 
 
 class User(Section):
@@ -299,6 +301,9 @@ class User(Section):
     name: UserName
     uid: Annotated[int, Field(ge=1000, le=60_000)]
     account: AccountName
+    fairshare: Annotated[int, Field(ge=0, le=1_000_000)] | None = None
+    """The user's share of each of her accounts; without one, 1, or what an admin set."""
+    limits: UserLimits = UserLimits()
     ssh_keys: tuple[SshKey, ...] = ()
     """The public keys that open an SSH session as this user, on the head or a login node."""
 

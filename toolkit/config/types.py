@@ -46,6 +46,7 @@ WAIT = r"^[1-9]\d{0,3}[smhd]$"
 DAYS = r"^[1-9]\d{0,3}d$"
 TIME_OF_DAY = r"^([01]\d|2[0-3]):[0-5]\d$"
 MAX_TIME = r"^(infinite|(\d+-)?\d{1,2}(:\d{2}){0,2}|\d+)$"
+LIMIT_TIME = r"^(([0-9]{1,4}-)?[0-9]{1,2}(:[0-9]{2}){0,2}|[0-9]{1,7})$"
 _IN_S3 = r"bucket|s3://[a-z0-9][a-z0-9.-]{1,61}[a-z0-9](/[A-Za-z0-9._/-]{1,200})?"
 STORE = rf"^(shared|{_IN_S3})$"
 CHECKPOINTS = rf"^({_IN_S3})$"
@@ -103,6 +104,7 @@ WORDS = {
     ONE_LINE: "one line of text",
     LEDGER_ACCOUNT: "up to 40 of A-Z, a-z, 0-9, blanks and ._/:-",
     TOPIC: "the ARN of an SNS topic such as arn:aws:sns:us-east-1:123456789012:hpc",
+    LIMIT_TIME: "a Slurm time such as 1-00:00:00, 12:00:00, or minutes",
     MAX_TIME: "a Slurm time such as 1-00:00:00, 12:00:00, minutes, or infinite",
 }
 

@@ -13,6 +13,7 @@ import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from toolkit.accounts.marks import LEFT, Marks
 from toolkit.errors import HeadCommandFailed
 from toolkit.head_runner import SlurmAnswerError
 
@@ -24,8 +25,6 @@ if TYPE_CHECKING:
 
 USERS_FILE = "/shared/.toolkit/users.json"
 NOTHING, NO_LIMIT = "0", "-1"
-MARK = "toolkit:left"
-"""The comment of an association that was limited here. After `=` it has the limit before."""
 _FIELDS = ("user", "account", "partition", "maxsubmitjobs", "comment")
 
 
@@ -42,12 +41,18 @@ class Limit:
     @property
     def is_ours(self) -> bool:
         """Return whether the limit was set here, because the user left."""
-        return self.comment.partition("=")[0] == MARK
+        return Marks.parse(self.comment).value(LEFT) is not None
 
     @property
     def before(self) -> str:
         """Return the limit that it had before the user left."""
-        return self.comment.partition("=")[2] or NO_LIMIT
+        return Marks.parse(self.comment).value(LEFT) or NO_LIMIT
+
+    @property
+    def kept_marks(self) -> Marks:
+        """Return its marks. An admin's comment that sacctmgr can't write is lost."""
+        marks = Marks.parse(self.comment)
+        return marks if marks.writable else Marks(marks.values)
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,10 +82,11 @@ def limit_left_users(
     present = frozenset(user.name for user in config.users) - left
     for limit in read_limits(config, head):
         if limit.user in left and limit.max_submit_jobs != NOTHING:
-            before = f"={limit.max_submit_jobs}" if limit.max_submit_jobs else ""
-            head.run(_modify(config, limit, NOTHING, f"{MARK}{before}"))
+            marks = limit.kept_marks.marked(LEFT, limit.max_submit_jobs)
+            head.run(_modify(config, limit, NOTHING, marks.text))
         elif limit.user in present and limit.is_ours:
-            head.run(_modify(config, limit, limit.before, ""))
+            marks = limit.kept_marks.unmarked(LEFT)
+            head.run(_modify(config, limit, limit.before, marks.text))
     if not cancel:
         return tuple(jobs_of(head, left))
     for name in sorted(left):
@@ -110,7 +116,8 @@ def read_limits(config: ClusterConfig, head: Runner) -> tuple[Limit, ...]:
 
     A change of the account's reaches those of its partitions too.
     """
-    conditions = (f"cluster={config.cluster}", f"format={','.join(_FIELDS)}")
+    # woplimits: an account's limit is not the user's own, and must not come back as such.
+    conditions = ("woplimits", f"cluster={config.cluster}", f"format={','.join(_FIELDS)}")
     rows = head.run(["sacctmgr", "-n", "-P", "show", "assoc", *conditions])
     limits = []
     for line in rows.splitlines():

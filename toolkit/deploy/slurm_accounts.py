@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from toolkit.accounts import apply, whole_plan
+from toolkit.output import plain
 
 if TYPE_CHECKING:
     from toolkit.config import ClusterConfig
@@ -16,10 +17,12 @@ def apply_accounts(config: ClusterConfig, head: Runner, report: Reporter) -> int
     """Make slurmdbd hold cluster.yaml's accounts; return the number of changes.
 
     Call it after the head node's playbook: slurmctld looks up a new user's uid.
-    Accounts that cluster.yaml no longer has stay; `toolkit accounts apply --prune`
-    removes them.
+    Accounts that cluster.yaml no longer has stay; `toolkit accounts apply --prune` removes them.
+    Raises AccountTakenError or ClassTakenError where somebody else made what the file declares.
     """
     account_plan = whole_plan(config, head)
+    for note in account_plan.notes:
+        report.line(plain(note))
     if not account_plan.changes:
         return 0
     with report.phase("Setting up accounts and users") as phase:

@@ -227,7 +227,9 @@ def missing_accounts(config: ClusterConfig, runner: Runner) -> tuple[str, ...]:
     declared = accounts.declared_accounts(config)
     if not (declared.accounts or declared.associations):
         return ()
-    plan = accounts.plan(declared, accounts.read(runner, config.cluster), config.cluster)
+    current = accounts.read(runner, config.cluster)
+    # Only what is missing counts here. `adopt`: deploy says whose the others are.
+    plan = accounts.plan(declared, current, config.cluster, adopt=True)
     return tuple(change.description for change in plan.changes if change.verb == "add")
 
 

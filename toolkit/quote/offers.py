@@ -72,7 +72,8 @@ def resolved(request: JobRequest, config: ClusterConfig) -> JobRequest:
 
     Raises UnknownPartition, NoTimeLimit or BadRequest, in Slurm's words.
     """
-    names = request.partitions or tuple(
+    names = request.partitions or _partitions_of_class(request.qos, config)
+    names = names or tuple(
         name for name, partition in config.partitions.items() if partition.default
     )
     if not names:
@@ -86,6 +87,12 @@ def resolved(request: JobRequest, config: ClusterConfig) -> JobRequest:
             fix = f"did you mean {close[0]}?" if close else f"use {', '.join(config.partitions)}"
             raise UnknownPartition(f"invalid partition specified: {name}", next_step=fix)
     return replace(request, partitions=names, time_limit=_limit(request, config, names))
+
+
+def _partitions_of_class(qos: str, config: ClusterConfig) -> tuple[str, ...]:
+    """Return the partition that cli_filter.lua gives to the class."""
+    workload = config.classes.get(qos.lower())
+    return workload.partitions[:1] if workload and config.slurm.submit_line else ()
 
 
 def _limit(request: JobRequest, config: ClusterConfig, names: Sequence[str]) -> int:

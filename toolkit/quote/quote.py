@@ -11,6 +11,7 @@ from toolkit.quote.offers import cheapest
 if TYPE_CHECKING:
     from decimal import Decimal
 
+    from toolkit.quote.budget_effect import JobBudgets
     from toolkit.quote.offers import Offer
     from toolkit.quote.request import JobRequest
     from toolkit.quote.share import AccountShare
@@ -38,6 +39,7 @@ class Quote:
     history: History
     suspend_seconds: int  # after which Slurm powers an idle node down
     share: AccountShare | None = None
+    budgets: JobBudgets | None = None  # None: the cluster has none
 
     @property
     def first(self) -> Offer:

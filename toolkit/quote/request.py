@@ -21,11 +21,11 @@ if TYPE_CHECKING:
 
     from toolkit.lint.batch_script.script import Directive
 
-# sbatch(1), INPUT ENVIRONMENT VARIABLES; only options that change the cost.
+# sbatch(1), INPUT ENVIRONMENT VARIABLES; only options that change the cost, or who pays.
 _VARIABLES: Final = (
     "account", "array_inx", "constraint", "cpus_per_gpu", "exclusive", "gpus", "gpus_per_node",
     "gpus_per_task", "gres", "job_name", "mem_per_cpu", "mem_per_gpu", "mem_per_node", "partition",
-    "qos", "timelimit",
+    "qos", "timelimit", "wckey",
 )  # fmt: skip
 _OPTION_OF: Final = {"array_inx": "array", "mem_per_node": "mem", "timelimit": "time"}
 _COUNT: Final = re.compile(r"\d{1,9}", re.ASCII)
@@ -52,6 +52,7 @@ class JobRequest:
     partitions: tuple[str, ...]
     account: str = ""
     qos: str = ""
+    wckey: str = ""  # its project
     time_limit: int | None = None  # seconds
     unlimited: bool = False  # it asked for no limit
     array_tasks: int = 1
@@ -115,6 +116,7 @@ def _request(values: Mapping[str, str], script: str) -> JobRequest:
         partitions=tuple(filter(None, values.get("partition", "").split(","))),
         account=values.get("account", ""),
         qos=values.get("qos", ""),
+        wckey=values.get("wckey", ""),
         time_limit=parse_time(limit) if limit else None,
         unlimited=bool(limit) and parse_time(limit) is None,
         array_tasks=count_tasks(values["array"]) if values.get("array") else 1,

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from decimal import Decimal
 
+    from toolkit.quote.budget_effect import BudgetEffect
     from toolkit.quote.offers import Offer
     from toolkit.quote.quote import Quote
 
@@ -83,6 +84,7 @@ def _sentences(quote: Quote) -> Iterator[str]:
     )
     yield f"interruptions: {_interruptions(quote)}"
     yield _share(quote)
+    yield from _budgets(quote)
 
 
 def _saving(quote: Quote) -> str:
@@ -118,6 +120,56 @@ def _share(quote: Quote) -> str:
     )
 
 
+def _budgets(quote: Quote) -> Iterator[str]:
+    """Yield what is left of each budget, and then the warnings."""
+    if quote.budgets is None:
+        return
+    if quote.budgets.effects is None:
+        yield f"budget: not known, {quote.budgets.unknown}"
+        return
+    if not quote.budgets.effects:
+        yield f"budget: none pays for jobs of {quote.request.account or quote.request.wckey}"
+    for effect in quote.budgets.effects:
+        yield (
+            f"budget {effect.name}: {effect.usd_left:.2f} of {effect.usd:.2f} USD left until"
+            f" {effect.until:%Y-%m-%d}; {_left_after(effect)} after this job"
+        )
+    for effect in quote.budgets.effects:
+        yield from _warnings(effect)
+
+
+def _left_after(effect: BudgetEffect) -> str:
+    if effect.usd_left_after is None:
+        return "?"
+    amounts = [f"{effect.usd_left_after:.2f}"]
+    if effect.usd_left_as_before is not None:
+        amounts.append(f"{effect.usd_left_as_before:.2f}")
+    return " to ".join(dict.fromkeys(amounts))
+
+
+def _warnings(effect: BudgetEffect) -> Iterator[str]:
+    if effect.stale:
+        known = effect.known_until
+        at = f"of {known:%Y-%m-%d %H:%M} UTC" if known else "not measured yet"
+        yield f"{effect.name}: these figures are {at}, and no new step is taken"
+    if effect.ended:
+        yield (
+            f"warning: {effect.name}: the grant ended on {effect.until:%Y-%m-%d} and pays no job"
+        )
+        return
+    if effect.actions and effect.actions != ("warn",):
+        actions = " and ".join(action for action in effect.actions if action != "warn")
+        yield f"{effect.name}: {actions} holds now"
+    if effect.steps:
+        steps = ", ".join(f"{step.do} at {step.at}%" for step in effect.steps)
+        yield (
+            f"warning: with what runs it may bring {effect.name} to"
+            f" {effect.percent_after:.0f}%: {steps}"
+        )
+    if effect.waits:
+        yield f"warning: {effect.name} has too little left for its whole time limit: it waits"
+
+
 def _name(offer: Offer) -> str:
     return f"{offer.type} in {offer.zone}, {offer.reservation or offer.lifecycle}"
 
@@ -142,6 +194,7 @@ def as_json(quote: Quote) -> dict[str, Any]:
         "tail_seconds": quote.tail_seconds,
         "history": quote.history,
         "share": quote.share,
+        "budgets": quote.budgets,
     }
 
 

@@ -119,6 +119,9 @@ class SlurmContext:
     static: str = ""  # Nodes that always have an instance, as a hostlist
     private_data: tuple[str, ...] = ()  # What users see of their own alone
     submit_line: bool = True  # Whether sbatch prints what a job would cost
+    class_partitions: tuple[
+        tuple[str, str], ...
+    ] = ()  # Of jobs that name a class, and no partition
 
     @property
     def gpu_kinds(self) -> tuple[str, ...]:
@@ -164,6 +167,9 @@ def slurm_context(config: ClusterConfig, prices: Prices) -> SlurmContext:
         ),
         private_data=config.slurm.private_data,
         submit_line=config.slurm.submit_line,
+        class_partitions=tuple(
+            (name, item.partitions[0]) for name, item in config.classes.items() if item.partitions
+        ),
     )
 
 

@@ -59,7 +59,11 @@ def slurm_files(context: SlurmContext, templates: Path) -> dict[str, str]:
     }
     if context.submit_line:
         files["cli_filter.lua"] = render(
-            jinja, "cli_filter.lua.j2", prices_file=PRICES_FOR_SUBMIT, **shared
+            jinja,
+            "cli_filter.lua.j2",
+            prices_file=PRICES_FOR_SUBMIT,
+            class_partitions=context.class_partitions,
+            **shared,
         )
     if context.version >= CONTAINERS_SINCE:
         files["oci.conf"] = render(jinja, "oci.conf.j2", **shared)

@@ -23,6 +23,7 @@ def submit_line_json(config: ClusterConfig, context: SlurmContext) -> dict[str, 
         "partitions": {line.name: _partition(config, line, nodes) for line in context.partitions},
         "nodes": {name: _node(config, line) for name, line in nodes.items()},
         "default_accounts": {user.name: user.account for user in config.users},
+        "private_data": list(config.slurm.private_data),
     }
 
 

@@ -28,6 +28,7 @@ from toolkit.statements.settings import RATE_CARD, AccountFacts
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
+    from toolkit.accounting.charges import ChargePrices
     from toolkit.statements.model import Issue
     from toolkit.statements.settings import StatementSettings
     from toolkit.statements.uses import Use
@@ -127,6 +128,7 @@ class _Maker:
             else _lines(uses, lambda use: use.user or "(no user)", cost),
             unknown=tuple(sorted({use.instance for use in uses if not use.known})),
             notes=_grant_notes(account, self.outside_grants.get(name, 0)),
+            prices=_prices(uses) if self.issue.has_prices else None,
         )
 
     def with_below(self, own: Statement, made: Mapping[str, Statement]) -> Statement:
@@ -258,6 +260,14 @@ def _rate_lines(
 def _hours(seconds: Fraction) -> Decimal:
     """Return hours with four places: times a rate, they give the cents."""
     return Decimal(round(seconds * 10_000 / SECONDS_PER_HOUR)) / 10_000
+
+
+def _prices(uses: Iterable[Use]) -> ChargePrices | None:
+    """Return the sources of all prices, and the age of the oldest."""
+    joined: ChargePrices | None = None
+    for use in uses:
+        joined = joined if use.prices is None else use.prices.joined(joined)
+    return joined
 
 
 def _grant_notes(account: AccountFacts, outside: int) -> tuple[str, ...]:

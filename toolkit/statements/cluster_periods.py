@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from datetime import date
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -193,7 +192,7 @@ class ClusterPeriods:
         return found
 
     def _next_open(self, name: str) -> str:
-        month = _month(name)
+        month = periods.month_named(name)
         while month.name in self.closed or month.name == name:
             month = periods.month_of(day_of(month.window.until))
         return month.name
@@ -208,10 +207,10 @@ class ClusterPeriods:
         seers = [item.facts for other, item in self.closed.items() if name < other < until]
         seen = next((item.seen[digest] for item in reversed(seers) if digest in item.seen), None)
         if seen is None and not booked:
-            seen = _closings(copy.days, _month(name))
-        if _closings(self.days, _month(name)) == seen:
+            seen = _closings(copy.days, periods.month_named(name))
+        if _closings(self.days, periods.month_named(name)) == seen:
             return ()  # nothing came to be known since
-        period = _month(name)
+        period = periods.month_named(name)
         current = self._of_days(period, self.store, self.days, self.now, copy.facts.policy)
         current = with_projects(current, copy.facts.settings.projects)
         before = [*uses.uses_of(self._closed_report(period, copy)), *map(uses.use_of, booked)]
@@ -223,7 +222,7 @@ class ClusterPeriods:
         They are by the digest of the closed period, so a later revision has none.
         """
         return {
-            copy.record.digest: _closings(self.days, _month(name))
+            copy.record.digest: _closings(self.days, periods.month_named(name))
             for name, copy in self.closed.items()
             if name < period.name and self._next_open(name) == period.name
         }
@@ -258,7 +257,3 @@ def _closings(days: ClosedDays, month: Period) -> dict[int, int]:
     return {
         day: item.closing for day, item in days.days.items() if window.since <= day < window.until
     }
-
-
-def _month(name: str) -> Period:
-    return periods.month_of(date.fromisoformat(f"{name}-01"))

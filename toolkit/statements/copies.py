@@ -53,6 +53,8 @@ class PeriodFacts:
     """The last closing of each day of a closed period, by that period's digest."""
     finance: Mapping[str, Any] = field(default_factory=dict)
     """The facts of files for finance, as JSON of `toolkit.finance`; empty: it has none."""
+    has_prices: bool = True
+    """Its statements say the sources of prices. Those of earlier copies do not, and never will."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,6 +198,7 @@ def _facts_json(facts: PeriodFacts) -> dict[str, Any]:
             for digest, days in facts.seen.items()
         },
         "finance": dict(facts.finance),
+        "has_prices": facts.has_prices,
     }  # fmt: skip
 
 
@@ -216,6 +219,7 @@ def _facts(data: Mapping[str, Any]) -> PeriodFacts:
             for digest, days in data["seen"].items()
         },
         finance=data["finance"],
+        has_prices=data.get("has_prices", False),
     )
 
 

@@ -32,12 +32,14 @@ def statements(
     cluster: ClusterPeriods, period: Period, names: Names | None = None
 ) -> PeriodStatements:
     """Return the statements of a month. Raises PeriodNotReady."""
+    copy = cluster.closed.get(period.name)
     return statements_of(
         cluster.report(period),
         period,
         settings_of(cluster, period),
         _closed_at(cluster, period),
         names,
+        has_prices=copy is None or copy.facts.has_prices,
     )
 
 
@@ -47,6 +49,8 @@ def statements_of(
     settings: StatementSettings,
     closed_at: int | None,
     names: Names | None = None,
+    *,
+    has_prices: bool = True,
 ) -> PeriodStatements:
     """Return the statements of a month's report."""
     part = report.period
@@ -63,6 +67,7 @@ def statements_of(
         revision=0 if part is None else part.revision,
         list_price=settings.list_price,
         rates_as_of="" if settings.rates is None else settings.rates.as_of,
+        has_prices=has_prices,
     )
     corrections: dict[str, list[uses.Use]] = {}
     for item in () if part is None else part.corrections:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from decimal import Decimal
 
+    from toolkit.accounting.charges import ChargePrices
     from toolkit.statements.settings import AccountFacts
 
 
@@ -48,6 +49,8 @@ class Issue:
     revision: int
     list_price: str
     rates_as_of: str = ""
+    has_prices: bool = True
+    """False: a month that was closed before statements told their prices."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +79,8 @@ class Statement:
     """Its due, with that of all accounts below."""
     unknown: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
+    prices: ChargePrices | None = None
+    """Of its actual cost: the sources, and the oldest price's age."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from toolkit import assets
-from toolkit.accounting.phrases import moment
+from toolkit.accounting.phrases import day, moment, sources_text
 from toolkit.output import plain
 from toolkit.statements.cents import usd_text
 
@@ -60,6 +60,7 @@ def context(statement: Statement) -> dict[str, Any]:
         "total": usd_text(statement.total),
         "account": account.name,
         "warnings": list(warnings(statement)),
+        "prices": prices_line(statement),
         "state": state_text(issue),
     }
 
@@ -82,6 +83,8 @@ def text(statement: Statement) -> str:
         own = f"{statement.account.name} itself"
         lines = [*((line.text, line.cents) for line in statement.below), (own, statement.due)]
         parts += _text_rows("With the accounts below", lines, statement.total)
+    if statement.prices:
+        parts += [*textwrap.wrap(prices_line(statement), _WIDTH), ""]
     for line in warnings(statement):
         parts += [*textwrap.wrap(f"Note: {plain(line)}", _WIDTH), ""]
     parts += textwrap.wrap(state_text(issue), _WIDTH)
@@ -135,6 +138,15 @@ def state_text(issue: Issue) -> str:
         f" Revision {issue.revision} replaces the earlier ones." if issue.revision > 1 else ""
     )
     return f"Closed on {moment(issue.closed_at)} UTC. Amounts are US dollars.{revision}"
+
+
+def prices_line(statement: Statement) -> str:
+    """Return the sentence on the sources and age of prices, or ""."""
+    prices = statement.prices
+    if prices is None:
+        return ""
+    sources, oldest = sources_text(prices.sources), day(prices.as_of)
+    return f"Prices of the actual cost: {sources}, the oldest of {oldest}."
 
 
 def warnings(statement: Statement) -> Iterable[str]:

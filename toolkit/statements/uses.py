@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
@@ -12,6 +12,7 @@ from toolkit.accounting.period_part import PeriodCorrection
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
+    from toolkit.accounting.charges import ChargePrices
     from toolkit.accounting.report import Report
 
 Key = tuple[str, str, str, str, str, str, str]
@@ -32,6 +33,7 @@ class Use:
     micro: int
     seconds: Fraction
     known: bool = True
+    prices: ChargePrices | None = field(default=None, compare=False)
 
     @property
     def key(self) -> Key:
@@ -66,6 +68,7 @@ def uses_of(report: Report) -> Iterator[Use]:
             micro=charge.micro,
             seconds=charge.seconds,
             known=charge.price_known,
+            prices=charge.prices,
         )
 
 

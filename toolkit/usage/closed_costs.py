@@ -60,7 +60,7 @@ def charges(answers: Answers, names: Sequence[str] | None = None) -> list[Charge
             micro,
             Fraction(seconds) if whole == 1 else Fraction(seconds, whole),
             known,
-            _prices(sources, as_of) if sources else None,
+            prices_of(sources, as_of) if sources else None,
         )
         for name, component, attempt, micro, seconds, whole, known, sources, as_of in answers.rows(
             _CHARGES.format(own=_where("WHERE", names))
@@ -69,7 +69,8 @@ def charges(answers: Answers, names: Sequence[str] | None = None) -> list[Charge
 
 
 @lru_cache(maxsize=4096)  # a report has few days and very many charges
-def _prices(sources: str, as_of: int) -> ChargePrices:
+def prices_of(sources: str, as_of: int) -> ChargePrices:
+    """Return the prices of an amount, from the names of their sources."""
     names = frozenset(sources.split(" "))
     return ChargePrices(tuple(source for source in PriceSource if source in names), as_of)
 

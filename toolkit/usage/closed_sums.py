@@ -51,7 +51,10 @@ _SUMS = (
 _COSTS = (
     ("i", "BIGINT"), ("gross", "HUGEINT"), ("refund", "HUGEINT"), ("has_unknown", "BOOLEAN"),
 )  # fmt: skip
-_PRICES = (("component", "VARCHAR"), ("price_sources", "VARCHAR"), ("as_of", "BIGINT"))
+_PRICES = (
+    ("i", "BIGINT"), ("component", "VARCHAR"), ("attempt", "DECIMAL(20, 0)"),
+    ("known", "BOOLEAN"), ("price_sources", "VARCHAR"), ("price_as_of", "BIGINT"),
+)  # fmt: skip
 
 
 class ClosedSums:
@@ -128,12 +131,16 @@ class ClosedSums:
                 name = charge.component.value
                 sums.append((number, name, charge.attempt, charge.price_known, *seconds))
                 if charge.prices is not None:
-                    prices.append((name, " ".join(charge.prices.sources), charge.prices.as_of))
-        for table, columns, rows in (
-            ("sums", _SUMS, sums), ("costs", _COSTS, costs), ("component_prices", _PRICES, prices)
-        ):  # fmt: skip
+                    found = " ".join(charge.prices.sources), charge.prices.as_of
+                    prices.append((number, name, charge.attempt, charge.price_known, *found))
+        for table, columns, rows in (("sums", _SUMS, sums), ("costs", _COSTS, costs)):
             database.table("large", columns, rows)
             database.run(f"INSERT INTO {table} SELECT * FROM large")  # noqa: S608
+        database.table("large", _PRICES, prices)
+        database.run("INSERT INTO day_rows BY NAME FROM large")  # the prices of charges
+        database.run(
+            "INSERT INTO component_prices SELECT component, price_sources, price_as_of FROM large"
+        )
 
     def texts(self) -> list[tuple[str, str]]:
         """Return all days' notes, and what was set aside: subject, content."""
@@ -240,7 +247,7 @@ class ClosedSums:
         self._answers.kept = None
         return answers
 
-    def groups(self, keys: Sequence[Key]) -> list[Group]:
+    def groups(self, keys: Sequence[Key], *, with_prices: bool = False) -> list[Group]:
         """Return the rows by the given keys, as `Report.groups` does."""
         columns = ", ".join(
             f"CASE WHEN attempt IS NULL THEN '{NO_JOB}' ELSE {_COLUMNS[key]} END AS k{number}"
@@ -280,6 +287,9 @@ class ClosedSums:
             item, (attempts, jobs) = group(row)
             item.attempts.update(attempts)
             item.jobs.update(jobs)
+        for row in rows(_GROUP_PRICES.format(names=names)) if with_prices else ():
+            item, (sources, as_of) = group(row)
+            item.prices = closed_costs.prices_of(sources, as_of)
         found = groups.values()
         return sorted(found, key=lambda item: (not item.has_jobs, -item.total, item.key_values))
 
@@ -330,6 +340,12 @@ _TEXTS = f"""CREATE OR REPLACE TEMP VIEW day_texts AS
 
 _NAMED_SUMS = """CREATE OR REPLACE TEMP VIEW named_sums AS
     SELECT s.*, n.job, n.account, n.user_name FROM sums AS s LEFT JOIN names AS n USING (attempt)"""
+
+_GROUP_PRICES = """SELECT {names}, string_agg(DISTINCT price_sources, ' '), min(price_as_of)
+    FROM keyed AS k JOIN day_rows AS d ON d.i = k.i AND d.component = k.component
+        AND d.known = k.known AND d.attempt IS NOT DISTINCT FROM k.attempt
+    WHERE price_sources <> '' GROUP BY {names}"""
+"""The prices of refunds are those of charges of the same attempts."""
 
 _NAMES = """CREATE OR REPLACE TEMP TABLE names AS
     WITH last_days AS (

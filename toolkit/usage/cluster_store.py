@@ -9,6 +9,7 @@
     closed.json            the closed days
     closed/day=…/          their charges
     closed-months/…/       their sums by month, which can be made again
+    origin.json            whose records these are (`origin.py`)
 
 A change writes new files, then replaces a JSON file at once. Whoever is killed before that has
 changed nothing that counts.
@@ -66,6 +67,11 @@ class ReadPage:
 
     key: str
     set_aside: tuple[SetAside, ...] = ()
+
+    @property
+    def is_refused(self) -> bool:
+        """Return whether S3 refused it, so it is to be read again."""
+        return any(item.is_refused for item in self.set_aside)
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from toolkit.accounting.attempts import REQUEUE_EXIT
-from toolkit.accounting.sacct import exit_code
+from toolkit.accounting.sacct import NO_TIMES, exit_code
 from toolkit.accounting.tres import Tres
 from toolkit.usage.database import quoted
 from toolkit.usage.dump_text import SPOOL_DELIMITER
@@ -52,11 +52,17 @@ _MACROS = r"""
 CREATE OR REPLACE TEMP MACRO whole_number(x) AS
     CASE WHEN TRY_CAST(x AS UBIGINT)::VARCHAR = x OR regexp_full_match(x, '[0-9]{1,20}')
         THEN TRY_CAST(x AS UBIGINT) END;
+CREATE OR REPLACE TEMP MACRO count_of(x) AS TRY_CAST(whole_number(x) AS BIGINT);
 CREATE OR REPLACE TEMP MACRO moment(x) AS
     CASE WHEN x LIKE '____-__-__T%' THEN epoch(local(TRY_CAST(x AS TIMESTAMP)))::BIGINT
-         ELSE TRY_CAST(x AS BIGINT) END;
+         ELSE count_of(x) END;
 CREATE OR REPLACE TEMP MACRO second(x) AS CASE WHEN x BETWEEN 1 AND 99999999999 THEN x END;
+CREATE OR REPLACE TEMP MACRO is_no(x, field) AS
+    concat(chr(39), left(x, 40), chr(39), ' is no ', field);
 """
+
+_TIMES = ("submit", "eligible", "start", "end")
+_COUNTS = {"nodes": "nnodes", "cpus": "ncpus"}
 
 
 _FEW_TEXTS = ("cluster", "user_name", "account", "partition_name", "qos", "node_list")
@@ -102,6 +108,27 @@ def read_spool(
     return int(steps), [(int(line), text, reason) for line, text, reason in bad_rows]
 
 
+def _damage() -> str:
+    """Return the expression that names a damaged time or count.
+
+    It is null for a good row. Without --noconvert sacct rounds large counts, such as `1.95K`:
+    they are not known, but no damage.
+    """
+    words = ", ".join(map(quoted, NO_TIMES))
+    times = (
+        f"""WHEN second({name}_moment) IS NULL AND {name}_moment IS DISTINCT FROM 0
+        AND {name}_text NOT IN ({words}) THEN is_no({name}_text, {quoted(name)})"""
+        for name in _TIMES
+    )
+    counts = (
+        f"""WHEN {name}_count IS NULL AND {name}_text <> ''
+        AND NOT regexp_full_match({name}_text, '[0-9.]+[KMGTP]')
+        THEN is_no({name}_text, {quoted(field)})"""
+        for name, field in _COUNTS.items()
+    )
+    return f"CASE {' '.join((*times, *counts))} END"
+
+
 def _texts(form: DumpFormat, *, with_blanks: bool) -> str:
     """Return the select list that names the fields, each as trimmed text."""
 
@@ -141,16 +168,20 @@ def _texts(form: DumpFormat, *, with_blanks: bool) -> str:
 def _parse_texts(database: Database) -> None:
     """Make tables of the distinct texts that SQL doesn't read itself."""
 
-    def amounts(text: str) -> tuple[int | None, ...]:
+    def amounts(text: str) -> tuple[int | bool | None, ...]:
         tres = Tres.parse(text)
-        return (tres.cpus, tres.memory_mib, tres.gpus) if text else (None, None, None)
+        numbers = (tres.cpus, tres.memory_mib, tres.gpus) if text else (None, None, None)
+        return *numbers, Tres.is_readable(text)
 
     def outcome(state: str, *codes: str) -> tuple[str, bool]:
         return state.partition(" ")[0].rstrip("+"), REQUEUE_EXIT in map(exit_code, codes)
 
     numbers = tuple((name, "BIGINT") for name in ("tres_cpus", "memory_mib", "gpus"))
     database.parsed(
-        "tres", "SELECT tres_text FROM texts", (("tres_text", "VARCHAR"), *numbers), amounts
+        "tres",
+        "SELECT tres_text FROM texts",
+        (("tres_text", "VARCHAR"), *numbers, ("tres_is_readable", "BOOLEAN")),
+        amounts,
     )
     outcome_texts = ("state_text", "exit_text", "derived_text")
     database.parsed(
@@ -178,21 +209,22 @@ def _typed(database: Database, form: DumpFormat, part: Spooled, number: int) -> 
     types = database.text_types("texts", _FEW_TEXTS) | database.text_types("outcomes", ("state",))
     few_texts = ", ".join(f"{name}::{kind} AS {name}" for name, kind in types.items())
     return f"""CREATE OR REPLACE TEMP TABLE typed AS WITH moments AS (
-        SELECT *, rowid AS row, moment(submit_text) AS submit, moment(start_text) AS start_moment,
-            moment(end_text) AS end_moment, moment(eligible_text) AS eligible_moment
+        SELECT *, rowid AS row, count_of(nodes_text) AS nodes_count,
+            count_of(cpus_text) AS cpus_count,
+            {", ".join(f"moment({name}_text) AS {name}_moment" for name in _TIMES)}
         FROM texts WHERE NOT contains(job_id, '.')),
+    checked AS (SELECT *, {_damage()} AS damage FROM moments),
     cast_texts AS (
-        SELECT *, whole_number(db_index_text) AS db_index, second(submit) AS submitted,
+        SELECT *, whole_number(db_index_text) AS db_index, second(submit_moment) AS submitted,
             second(start_moment) AS started, second(end_moment) AS ended,
             second(eligible_moment) AS eligible,
             TRY_CAST(restarts_text AS BIGINT) AS restarts,
-            TRY_CAST(nodes_text AS BIGINT) AS node_count,
-            coalesce(tres_cpus, TRY_CAST(cpus_text AS BIGINT)) AS cpus,
+            nodes_count AS node_count, coalesce(tres_cpus, cpus_count) AS cpus,
             CASE WHEN contains(comments, 'toolkit:checkpoint=') THEN list_filter(
                 regexp_extract_all(comments, 'toolkit:checkpoint=([0-9]+)', 1),
                 lambda m: length(m) <= 12) END AS marks,
             {number} AS import_number
-        FROM moments JOIN tres USING (tres_text)
+        FROM checked JOIN tres USING (tres_text)
             JOIN outcomes USING (state_text, exit_text, derived_text)),
     numbered AS ({lines})
     SELECT * REPLACE ({few_texts}) FROM (
@@ -204,5 +236,7 @@ def _typed(database: Database, form: DumpFormat, part: Spooled, number: int) -> 
                 lambda m: m >= started AND (ended IS NULL OR m <= ended))) END AS checkpoint,
             CASE WHEN marks IS NOT NULL THEN array_to_string(marks, ',') END AS checkpoint_marks,
             import_number, line, row, CASE WHEN job_id = '' THEN 'it has no job id' {no_key}
+                WHEN damage IS NOT NULL THEN damage
+                WHEN NOT tres_is_readable THEN is_no(tres_text, 'alloctres')
                 WHEN submitted IS NULL AND started IS NULL THEN 'it has no time' END AS reason
         FROM numbered)"""  # noqa: S608  # our own text

@@ -130,7 +130,9 @@ def _new_keys(
     for key in found:
         day = databases.day(key.until)
         if day not in read_by_day:
-            read_by_day[day] = frozenset(store.pages(day))
+            read_by_day[day] = frozenset(
+                name for name, page in store.pages(day).items() if not page.is_refused
+            )
         if key.key not in read_by_day[day]:
             new.append(key)
     return new, lists

@@ -126,14 +126,16 @@ class SummedReport(Report):
             if component in known and any(known[component])
         }
 
-    def groups(self, keys: Sequence[Key], *, with_shares: bool = True) -> list[Group]:
+    def groups(
+        self, keys: Sequence[Key], *, with_shares: bool = True, with_prices: bool = False
+    ) -> list[Group]:
         """Return the rows by the given keys, the dearest first.
 
         There are no shares. SQL has no other keys, nor names that somebody changed.
         """
         if SUMMED_KEYS.issuperset(keys) and isinstance(self.attempts, ReadWhenAsked):
-            return self.sums.groups(keys)
-        return super().groups(keys, with_shares=with_shares)
+            return self.sums.groups(keys, with_prices=with_prices)
+        return super().groups(keys, with_shares=with_shares, with_prices=with_prices)
 
     def priced_by(self, name: Callable[[PriceSource, int], str]) -> dict[str, int]:
         """Count the instances by a name of their prices' sources and times."""

@@ -152,6 +152,28 @@ def test_two_clusters_with_one_name_share_no_store(head, capsys, tmp_path):
     origin = json.loads((store / "origin.json").read_text())
     (store / "origin.json").write_text(json.dumps(origin | {"bucket": "another-bucket"}))
     config = ("--config", str(head.config.path))
-    refused = done(capsys, "usage", "close", *config, code=2)
-    assert "has the records of another cluster 'demo'" in refused
-    assert "another-bucket" in refused
+    commands = [("usage", "close"), ("report",), ("savings",)]
+    for words in commands:
+        refused = done(capsys, *words, *config, code=2)
+        assert "has the records of another cluster 'demo'" in refused
+        assert "another-bucket" in refused
+
+
+def test_what_aws_said_at_a_closing_tells_clusters_apart_without_aws(
+    head, capsys, tmp_path, monkeypatch
+):
+    monkeypatch.setattr(session, "connected", no_aws)
+    store = tmp_path / "usage" / "clusters" / head.config.config.cluster
+    origin = json.loads((store / "origin.json").read_text())
+    config = ("--config", str(head.config.path))
+    commands = [("period", "list"), ("statement", "--period", MONTH), ("report", "--period", MONTH)]
+    for words in commands:
+        done(capsys, *words, *config)
+    account = origin["bucket"].split("-")[1]
+    assert set(origin["profiles"].values()) == {account}
+    others = origin["bucket"].replace(account, "999988887777")
+    (store / "origin.json").write_text(json.dumps(origin | {"bucket": others}))
+    for words in commands:
+        refused = done(capsys, *words, *config, code=2)
+        assert "has the records of another cluster 'demo'" in refused
+        assert origin["bucket"] in refused

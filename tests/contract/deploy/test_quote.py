@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from tests.contract.deploy.conftest import LEAVES_A_CLOUD
+from tests.contract.deploy.conftest import LEAVES_A_CLOUD, Deployment
 from tests.contract.deploy.test_records import HOUR, RecordsHead, toolkit
 from tests.fakes.slurmdbd import Row
 
@@ -56,6 +56,18 @@ def test_a_quote_has_ec2s_prices_and_what_the_records_know(head, script, capsys)
     capsys.readouterr()
     assert toolkit(head.config, "quote", "--time=60", script) == 0
     assert "earlier jobs of this name: 56 m (median of 1)" in capsys.readouterr().out
+
+
+def test_a_quote_without_the_heads_figures_says_that_the_budgets_are_not_known(
+    head, script, capsys, tmp_path
+):
+    assert quoted(head.config, capsys, "--time=60", script)["budgets"] is None
+    path = tmp_path / "cluster.yaml"
+    budgets = "\nbudgets: {vision: {account: vision, usd: 9}}\n"
+    path.write_text(head.config.path.read_text() + budgets)
+    config = Deployment(path, head.config.config, head.config.actor)
+    unknown = {"effects": None, "unknown": "the head gives no figures"}
+    assert quoted(config, capsys, "--time=60", script)["budgets"] == unknown
 
 
 @pytest.mark.parametrize(

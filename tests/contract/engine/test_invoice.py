@@ -209,10 +209,7 @@ def test_an_instance_that_failed_in_its_launch_is_in_no_bill(cluster: SimulatedC
     assert differences(made, report) == {}
 
 
-def test_a_stop_and_start_begins_a_minimum_anew_and_what_the_report_lacks_is_noted(
-    cluster: SimulatedCluster,
-):
-    """Hold the bill to the invoice, or to a note."""
+def test_a_stop_that_no_pass_saw_begins_a_minimum_anew_and_is_noted(cluster: SimulatedCluster):
     (instance_id,) = launch(cluster, 8, CPU)
     ec2 = cluster.local.client("ec2")
     pass_hours(cluster, 0.5)
@@ -225,12 +222,24 @@ def test_a_stop_and_start_begins_a_minimum_anew_and_what_the_report_lacks_is_not
     pass_hours(cluster, 0.01)
     ec2.terminate_instances(InstanceIds=[instance_id])
     cluster.local.settle()
-    cluster.reconcile()
+    assert cluster.reconcile() == 0
     pass_hours(cluster, 0.1)  # the minimum has passed as well
     made, report = invoice_and_report(cluster)
     assert sum(line.seconds for line in made.lines) == 1815 + 60
-    noted = any(instance_id in note and "stopped in between" in note for note in report.notes)
-    assert noted or not differences(made, report)
+    assert any(instance_id in note and "stopped in between" in note for note in report.notes)
+
+
+def test_a_stopped_instance_that_a_pass_saw_costs_what_it_ran(cluster: SimulatedCluster):
+    (instance_id,) = launch(cluster, 8, CPU)
+    pass_hours(cluster, 0.5)
+    cluster.local.client("ec2").stop_instances(InstanceIds=[instance_id])
+    cluster.local.settle()
+    pass_hours(cluster, 0.1)
+    assert cluster.reconcile(3) == 0
+    pass_hours(cluster, 0.5)
+    made, report = invoice_and_report(cluster)
+    assert sum(line.seconds for line in made.lines) == 1815
+    assert differences(made, report) == {}
 
 
 def test_a_pass_that_looks_late_bills_too_little_and_the_report_says_how_much_at_most(

@@ -1,5 +1,7 @@
 """The whole report, on what the sacct of three versions of Slurm answered about the same jobs."""
 
+from fractions import Fraction
+
 import pytest
 
 from tests.golden.slurm.recorded import VERSIONS, Recorded, asked_fields
@@ -13,6 +15,46 @@ from toolkit.accounting.report import Key
 TOKEN = "0f1e2d3c4b5a69788796a5b4c3d2e1f0"
 INSTANCE = "i-0123456789abcdef0"
 MICRO_A_SECOND = 100  # 0.36 dollars an hour
+NOBODY = ("(cluster)", None)
+
+# The charges of the captured jobs, derived by hand of sacct.txt. Seconds count from the first
+# job's submission, when the instance is launched. The report ends a minute after the last start.
+# Each job has 1 of 4 CPUs, and 3891 of 16000 MiB are less, so it pays a quarter of its seconds.
+# The first attempt pays the boot up to its start. It ended in that second, so the time up to its
+# second attempt is its idle gap. Jobs that started and ended in one second cost nothing.
+# The versions ran the same jobs, each at its own seconds:
+#
+#             requeued 0  requeued 1  code-137  done   array  end
+#     24.11   28 to 28    from 43     51 to 52  53-54  56     118 = 58 + 60
+#     25.11   30 to 30    from 45     no time   none   58     120 = 60 + 60
+#     26.05   29 to 29    from 45     no time   none   52     114 = 54 + 60
+#
+# Each row has a job with its attempt, the component, the seconds and the micro-dollars.
+CHARGES = {
+    "24.11": [
+        (("requeued", 0), "boot", 28, 2_800),
+        (("requeued", 0), "idle gap", 43 - 28, 1_500),
+        (("requeued", 1), "useful work", Fraction(118 - 43, 4), 1_875),
+        (("code-137", 0), "lost work", Fraction(52 - 51, 4), 25),
+        (("done", 0), "useful work", Fraction(54 - 53, 4), 25),
+        (("array", 0), "useful work", Fraction(118 - 56, 4), 1_550),
+        (NOBODY, "unallocated", 75 - Fraction(75 + 1 + 1 + 62, 4), 4_025),
+    ],
+    "25.11": [
+        (("requeued", 0), "boot", 30, 3_000),
+        (("requeued", 0), "idle gap", 45 - 30, 1_500),
+        (("requeued", 1), "useful work", Fraction(120 - 45, 4), 1_875),
+        (("array", 0), "useful work", Fraction(120 - 58, 4), 1_550),
+        (NOBODY, "unallocated", 75 - Fraction(75 + 62, 4), 4_075),
+    ],
+    "26.05": [
+        (("requeued", 0), "boot", 29, 2_900),
+        (("requeued", 0), "idle gap", 45 - 29, 1_600),
+        (("requeued", 1), "useful work", Fraction(114 - 45, 4), 1_725),
+        (("array", 0), "useful work", Fraction(114 - 52, 4), 1_550),
+        (NOBODY, "unallocated", 69 - Fraction(69 + 62, 4), 3_625),
+    ],
+}
 
 
 def report_of(version, lacking=()):
@@ -44,12 +86,26 @@ def report_of(version, lacking=()):
 
 def facts_of(version, report):
     """Return what jobs cost, by capture.py's names of them."""
-    names = {str(number): name for name, number in Recorded(version).jobs.items()}
     return {
-        (names[report.attempts[charge.attempt].job.partition("_")[0]], charge.component)
-        for charge in report.charges()
-        if charge.attempt is not None and charge.micro
+        (job, Component(component))
+        for (job, number), component, _, micro in charges_of(version, report)
+        if number is not None and micro
     }
+
+
+def charges_of(version, report):
+    """Return the charges by the names of capture.py."""
+    names = {str(number): name for name, number in Recorded(version).jobs.items()}
+
+    def owner(key):
+        if key is None:
+            return NOBODY
+        return names[report.attempts[key].job.partition("_")[0]], report.attempt_numbers[key]
+
+    return [
+        (owner(charge.attempt), charge.component.value, charge.seconds, charge.micro)
+        for charge in report.charges()
+    ]
 
 
 @pytest.mark.parametrize("version", VERSIONS)
@@ -60,6 +116,13 @@ def test_every_second_of_the_instance_is_in_the_report(version):
     assert report.set_aside == ()
     assert report.unknown_costs == ()
     assert report.notes == ()
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_each_jobs_charges_are_those_that_were_derived_by_hand(version):
+    expected = CHARGES[version]
+    assert sorted(charges_of(version, report_of(version)), key=str) == sorted(expected, key=str)
+    assert all(micro == seconds * MICRO_A_SECOND for _, _, seconds, micro in expected)
 
 
 @pytest.mark.parametrize("version", VERSIONS)

@@ -183,6 +183,10 @@ def all_of(made):
             ]
             for keys in ([Key.ACCOUNT], [Key.USER, Key.JOB], [Key.ACCOUNT, Key.USER])
         ],
+        "group prices": [
+            {row.key_values: row.prices for row in made.groups(keys, with_prices=True)}
+            for keys in ([Key.ACCOUNT], [Key.USER, Key.JOB], [Key.POOL])
+        ],
         "notes": (made.notes, made.set_aside, made.jobs_without_cost),
         "window": made.window,
         "lines": lines(made),

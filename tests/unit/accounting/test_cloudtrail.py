@@ -44,6 +44,7 @@ EVICTED = {
     "responseElements": None,
     "serviceEventDetails": {"instanceIdSet": ["i-1"]},
 }
+RUN = STOP | {"eventTime": "2026-11-21T09:00:00Z", "eventName": "RunInstances"}
 UNSEEN = an_instance(ended=T0 + 400_000, end_cause="unknown", end_seen=False)
 
 
@@ -55,6 +56,10 @@ def trail(tmp_path):
         return cloudtrail.read([path])
 
     return read
+
+
+def told(events, instance):
+    return list(events.disagreements(instance, "the instance ledger", "the instance ledger"))
 
 
 def test_the_events_of_an_instance_are_read_in_their_order(trail):
@@ -90,6 +95,64 @@ def test_stops_are_completed_and_made_exact(trail):
         (T0 + 3600, T0 + 7200),
     )
     assert trail(STOP).completed(an_instance()).stops == ((T0 + 3600, None),)
+
+
+def test_an_open_stop_of_cloudtrail_keeps_the_start_that_a_pass_saw(trail):
+    recorded = an_instance(stops=((T0 + 3650, T0 + 7190), (T0 + 8000, T0 + 9000)))
+    assert trail(STOP).completed(recorded).stops == (
+        (T0 + 3600, T0 + 7190),
+        (T0 + 8000, T0 + 9000),
+    )
+
+
+def test_an_end_that_a_pass_and_cloudtrail_tell_differently_is_told_with_both_values(trail):
+    recorded = an_instance(ended=T0 + 36_000)
+    assert told(trail(TERMINATE, EVICTED), recorded) == [
+        (
+            "i-1: ended 2026-11-21 20:00:00 by the instance ledger, 2026-11-21 10:30:00 by"
+            " CloudTrail; billed to the former"
+        ),
+        (
+            "i-1: end cause suspend by the instance ledger, interruption by CloudTrail; billed as"
+            " the former"
+        ),
+    ]
+
+
+def test_a_stop_that_cloudtrail_makes_exact_is_told_with_both_values(trail):
+    recorded = an_instance(stops=((T0 + 7000, T0 + 7900),))
+    assert told(trail(STOP, START), recorded) == [
+        (
+            "i-1: stopped 2026-11-21 11:56:40 by the instance ledger, 2026-11-21 11:00:00 by"
+            " CloudTrail; billed by the latter"
+        ),
+        (
+            "i-1: started 2026-11-21 12:11:40 by the instance ledger, 2026-11-21 12:00:00 by"
+            " CloudTrail; billed by the latter"
+        ),
+    ]
+
+
+def test_a_launch_that_cloudtrail_tells_differently_is_told_with_both_values(trail):
+    assert told(trail(RUN), an_instance()) == [
+        (
+            "i-1: launched 2026-11-21 10:00:00 by the instance ledger, 2026-11-21 09:00:00 by"
+            " CloudTrail; billed from the former"
+        )
+    ]
+
+
+def test_a_launch_that_was_asked_for_twice_is_no_disagreement(trail):
+    again = RUN | {"eventTime": "2026-11-21T10:00:30Z"}
+    assert told(trail(RUN, again), an_instance()) == []
+
+
+def test_times_within_a_minute_and_what_one_source_lacks_are_no_disagreements(trail):
+    events = trail(STOP, START, TERMINATE)
+    assert told(events, an_instance(ended=T0 + 10_850, stops=((T0 + 3650, T0 + 7190),))) == []
+    assert told(events, UNSEEN) == []
+    assert told(trail(STOP), an_instance(stops=((T0 + 3600, T0 + 7200),))) == []
+    assert told(trail(START), an_instance(stops=((T0 + 3600, None),))) == []
 
 
 def test_calls_that_ec2_refused_or_of_other_services_are_none(trail):

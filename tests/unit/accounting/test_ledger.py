@@ -6,9 +6,12 @@ from datetime import UTC, datetime
 from decimal import Decimal
 
 import pytest
+from botocore.exceptions import ClientError
 
 from tests.unit.accounting.samples import T0, an_instance
 from toolkit.accounting import ledger
+from toolkit.accounting.cloudtrail import Trail, TrailEvent
+from toolkit.accounting.disagreements import MOST_SENTENCES
 from toolkit.accounting.errors import LedgerError
 from toolkit.accounting.set_aside import SetAside
 
@@ -36,8 +39,9 @@ def at(second):
 class FakeS3:
     """S3 objects with a time of modification, listed in pages."""
 
-    def __init__(self, objects) -> None:
+    def __init__(self, objects, refusals=()) -> None:
         self.objects = objects
+        self.refusals = dict(refusals)  # S3's error codes by key
 
     def get_paginator(self, name):
         assert name == "list_objects_v2"
@@ -50,6 +54,8 @@ class FakeS3:
                 yield {"Contents": [{"Key": key, "LastModified": at(written)}]}
 
     def get_object(self, Bucket, Key):  # noqa: N803
+        if Key in self.refusals:
+            raise ClientError({"Error": {"Code": self.refusals[Key]}}, "GetObject")
         return {"Body": io.BytesIO(self.objects[Key][0].encode())}
 
 
@@ -95,9 +101,17 @@ def read(records, *items, written=T0 + 500):
     return read_objects(texts, *items, written=written).instances
 
 
-def read_objects(texts, *items, written=T0 + 500):
+def read_objects(texts, *items, written=T0 + 500, refusals=()):
     objects = {key: (text, written) for key, text in texts.items()}
-    return ledger.read(FakeS3(objects), "bucket", FakeEc2(*items), "demo")
+    return ledger.read(FakeS3(objects, refusals), "bucket", FakeEc2(*items), "demo")
+
+
+def entries(*instance_ids):
+    """Return the objects of instances, by key."""
+    return {
+        f"ledger/instances/{instance_id}.json": json.dumps(RECORD | {"instance_id": instance_id})
+        for instance_id in instance_ids
+    }
 
 
 def test_the_life_of_a_ledger_record_is_rounded_outwards_to_seconds():
@@ -215,9 +229,43 @@ def test_an_unreadable_object_has_no_unknown_cost_if_ec2_knows_its_instance():
     assert not content.set_aside[0].has_unknown_cost
 
 
+@pytest.mark.parametrize("code", ["AccessDenied", "NoSuchKey", "KMS.DisabledException"])
+def test_an_object_that_s3_refuses_is_set_aside_and_hides_no_other(code):
+    refused = "ledger/instances/i-0.json"
+    content = read_objects(entries("i-0", "i-1", "i-2"), refusals={refused: code})
+    assert [instance.instance_id for instance in content.instances] == ["i-1", "i-2"]
+    assert content.set_aside == (
+        SetAside(refused, f"S3 refuses it ({code})", has_unknown_cost=True),
+    )
+    (alone,) = read_objects(entries("i-0"), refusals={refused: code}).set_aside
+    assert alone.name == refused
+
+
+def test_a_refused_object_has_no_unknown_cost_if_ec2_knows_its_instance():
+    refusals = {"ledger/instances/i-1.json": "AccessDenied"}
+    content = read_objects(entries("i-1"), describe_instance("i-1"), refusals=refusals)
+    assert [instance.instance_id for instance in content.instances] == ["i-1"]
+    assert not content.set_aside[0].has_unknown_cost
+
+
+@pytest.mark.parametrize(
+    "code", ["ExpiredToken", "KMS.ThrottlingException", "SlowDown", "NoSuchBucket"]
+)
+def test_an_error_that_concerns_more_than_an_object_ends_the_reading(code):
+    with pytest.raises(ClientError, match=code):
+        read_objects(entries("i-0", "i-1"), refusals={"ledger/instances/i-0.json": code})
+
+
+def test_credentials_that_may_read_none_of_several_objects_end_the_reading():
+    objects = entries("i-0", "i-1")
+    with pytest.raises(ClientError, match="AccessDenied"):
+        read_objects(objects, refusals=dict.fromkeys(objects, "AccessDenied"))
+
+
 def test_a_launch_or_an_end_that_ledger_and_ec2_tell_differently_is_told_with_both_values():
     restarted = describe_instance(
         state="terminated",
+        AmiLaunchIndex=0,
         LaunchTime=at(T0 + 43_200),
         StateTransitionReason="User initiated (2026-11-22 10:00:00 GMT)",
     )
@@ -229,10 +277,95 @@ def test_a_launch_or_an_end_that_ledger_and_ec2_tell_differently_is_told_with_bo
     assert "ended 2026-11-21 10:01:40 by the instance ledger, 2026-11-22 10:00:00 by EC2" in end
     assert (
         read_objects(
-            {"ledger/instances/i-1.json": json.dumps(RECORD)}, describe_instance()
+            {"ledger/instances/i-1.json": json.dumps(RECORD)}, describe_instance(AmiLaunchIndex=0)
         ).disagreements
         == ()
     )
+
+
+def test_a_type_a_lifecycle_and_a_node_that_differ_are_told_with_both_values():
+    described = describe_instance(
+        InstanceType="g5.2xlarge", Tags=[{"Key": "toolkit:node", "Value": "gpu-007"}]
+    )
+    del described["InstanceLifecycle"]
+    content = read_objects({"ledger/instances/i-1.json": json.dumps(RECORD)}, described)
+    assert content.disagreements == (
+        "i-1: type g5.xlarge by the instance ledger, g5.2xlarge by EC2; billed as the former",
+        "i-1: lifecycle spot by the instance ledger, on-demand by EC2; billed as the former",
+        (
+            "i-1: node gpu-001 by the instance ledger, gpu-007 by EC2; jobs are looked for on the"
+            " former"
+        ),
+    )
+
+
+def test_a_node_that_an_instance_was_given_since_its_record_is_ec2s():
+    described = describe_instance(Tags=[{"Key": "toolkit:node", "Value": "gpu-007"}])
+    record = RECORD | {"ended_at": None, "end_cause": None}
+    content = read_objects({"ledger/instances/i-1.json": json.dumps(record)}, described)
+    assert [instance.node for instance in content.instances] == ["gpu-007"]
+    (sentence,) = content.disagreements
+    assert sentence.endswith("gpu-007 by EC2; jobs are looked for on the latter")
+
+
+def test_many_disagreements_with_ec2_are_counted():
+    ids = [f"i-{number}" for number in range(30)]
+    content = read_objects(
+        {
+            f"ledger/instances/{name}.json": json.dumps(RECORD | {"instance_id": name})
+            for name in ids
+        },
+        *(describe_instance(name, AmiLaunchIndex=0, InstanceType="g5.2xlarge") for name in ids),
+    )
+    assert len(content.disagreements) == MOST_SENTENCES + 1
+    assert content.disagreements[-1] == "the same of 10 more instances"
+
+
+@pytest.mark.parametrize(
+    ("record_end", "description", "source"),
+    [
+        (RECORD["ended_at"], None, "the instance ledger"),
+        (None, "2026-11-21 10:01:40 GMT", "EC2"),
+    ],
+)
+def test_cloudtrail_changes_no_end_that_was_seen_and_says_whose_it_is(
+    record_end, description, source
+):
+    record = RECORD | {"ended_at": record_end}
+    items = [
+        describe_instance(
+            state="terminated",
+            AmiLaunchIndex=0,
+            StateTransitionReason=f"User initiated ({end})",
+        )
+        for end in [description]
+        if end
+    ]
+    content = ledger.read(
+        FakeS3({"ledger/instances/i-1.json": (json.dumps(record), T0)}),
+        "bucket",
+        FakeEc2(*items),
+        "demo",
+        trail=Trail({"i-1": (TrailEvent(T0 + 18_000, "TerminateInstances"),)}),
+    )
+    (instance,) = content.instances
+    assert instance.ended == T0 + 100
+    assert content.disagreements == (
+        (
+            f"i-1: ended 2026-11-21 10:01:40 by {source}, 2026-11-21 15:00:00 by CloudTrail; billed"
+            " to the former"
+        ),
+    )
+
+
+def test_only_what_lived_in_the_window_disagrees_with_cloudtrail():
+    record = ledger.Record(ledger.parse(json.dumps(RECORD), "k"), "k", T0)
+    trail = Trail({"i-1": (TrailEvent(T0 + 18_000, "TerminateInstances"),)})
+
+    def told(window):
+        return ledger.combine([record], (), (), trail=trail, window=window).disagreements
+
+    assert (len(told((T0, T0 + 50))), told((T0 + 5000, T0 + 9000))) == (1, ())
 
 
 @pytest.mark.parametrize("copy", ["ledger/instances/a.json", "ledger/instances/old/i-1.json"])

@@ -65,5 +65,8 @@ def test_what_is_no_period_is_refused_in_clear_words(text, words):
 
 def test_months_are_told_from_other_periods():
     assert periods.parse("2026-11", TODAY).is_month
+    assert periods.parse("2026-11-01..2026-11-30", TODAY).is_month
     assert not periods.parse("2026-Q4", TODAY).is_month
+    assert not periods.parse("2026-11-01..2026-11-29", TODAY).is_month
+    assert not periods.parse("2026-10-31..2026-11-30", TODAY).is_month
     assert periods.month_of(TODAY) == periods.parse("2026-11", TODAY)

@@ -6,6 +6,7 @@ import json
 from dataclasses import replace
 
 import pytest
+from botocore.exceptions import ClientError
 
 from slurmplugins.head.instance_pages import InstancePages
 from slurmplugins.head.price_days import PriceDays
@@ -14,7 +15,7 @@ from slurmplugins.head.sacct_windows import Moment, Place
 from slurmplugins.model import records
 from slurmplugins.reconciler.instance_ledger import LedgerEntry, object_key, to_json
 from tests.fakes.record_bucket import Adder, FakeS3
-from tests.fakes.slurmdbd import FakeAccounting, Row
+from tests.fakes.slurmdbd import NAMES, FakeAccounting, Row
 from toolkit.accounting import recorded_prices
 from toolkit.accounting.allocation import Policy, Window
 from toolkit.accounting.collect import Sources, collect
@@ -66,8 +67,6 @@ class SacctHead:
         self.calls = 0
 
     def run(self, argv, *, timeout=60):
-        from tests.fakes.slurmdbd import NAMES
-
         if "--helpformat" in argv:
             return " ".join(NAMES)
         if "sacctmgr" in argv:
@@ -257,6 +256,106 @@ def test_a_page_that_was_changed_is_set_aside(cluster):
     pages, (aside,) = read_pages(s3, KEPT, listing.keys)
     assert aside.name == key
     assert len(pages) == len(listing.keys) - 1
+
+
+def copy_of(cluster):
+    """Return a cluster whose bucket a test may change."""
+    copy = Cluster()
+    copy.s3.buckets[KEPT] = dict(cluster.s3.buckets[KEPT])
+    copy.s3.written = dict(cluster.s3.written)
+    return copy
+
+
+def sacct_keys(cluster):
+    return [key for key in cluster.s3.buckets[KEPT] if key.startswith(records.SACCT)]
+
+
+def put_page(cluster, **changes):
+    """Write a page of sacct with a changed first line.
+
+    Returns its key.
+    """
+    body = cluster.s3.buckets[KEPT][sacct_keys(cluster)[0]]
+    header, content = records.unpack(body)
+    changed = records.pack(header | changes, content)
+    key = records.sacct_key(T0, T0 + HOUR, T0, changed)
+    cluster.s3.put(KEPT, key, changed, T0 + HOUR)
+    return key
+
+
+@pytest.mark.parametrize("field", ["since", "until", "written"])
+@pytest.mark.parametrize(
+    "damage", [float("inf"), float("nan"), 1e300, 10**30, -1, True, None, "5", [5]]
+)
+def test_a_page_with_a_time_that_is_none_is_set_aside(cluster, field, damage):
+    changed = copy_of(cluster)
+    key = put_page(changed, **{field: damage})
+    report = changed.report(T0, T0 + 11 * HOUR, T0 + 12 * HOUR)
+    assert [item.name for item in report.set_aside] == [key]
+    assert key in report.unknown_costs
+    assert report.attempts == cluster.report(T0, T0 + 11 * HOUR, T0 + 12 * HOUR).attempts
+
+
+@pytest.mark.parametrize(
+    "names",
+    [
+        *([name for name in NAMES if name != lacking] for lacking in ("Cluster", "JobIDRaw")),
+        *(["DBIndex"], [], None, "DBIndex", [1, 2, 3]),
+    ],
+)
+def test_a_page_without_the_fields_of_an_attempt_is_set_aside(cluster, names):
+    changed = copy_of(cluster)
+    key = put_page(changed, fields=names)
+    report = changed.report(T0, T0 + 11 * HOUR, T0 + 12 * HOUR)
+    assert [item.name for item in report.set_aside] == [key]
+    assert key in report.unknown_costs
+    assert report.attempts == cluster.report(T0, T0 + 11 * HOUR, T0 + 12 * HOUR).attempts
+
+
+@pytest.mark.parametrize(
+    "line", ['["g5.xlarge", "us-east-1a", 5]', f'["g5.xlarge", "us-east-1a", {10**30}, "1"]', "5"]
+)
+def test_a_day_of_prices_with_a_line_that_is_none_is_set_aside(line):
+    cluster = Cluster()
+    header = records.first_line("prices", "demo", (T0, T0 + DAY), T0 + DAY, types=["g5.xlarge"])
+    body = records.pack(header, f'["g5.xlarge", "us-east-1a", {T0}, "0.36"]\n{line}\n')
+    key = records.prices_key("us-east-1", T0, body)
+    cluster.s3.put(KEPT, key, body, T0 + DAY)
+    stored = RecordsInS3(Buckets(cluster.s3, OWN, KEPT))
+    found = stored.prices("us-east-1", {"g5.xlarge"}, T0, T0 + DAY)
+    assert [item.name for item in found.set_aside] == [key]
+    assert found.points == ()
+
+
+@pytest.mark.parametrize("code", ["AccessDenied", "NoSuchKey", "KMS.DisabledException"])
+def test_an_object_that_s3_refuses_is_set_aside_and_hides_no_other(cluster, code):
+    changed = copy_of(cluster)
+    instance_key = next(key for key in changed.s3.buckets[KEPT] if key.startswith("records/inst"))
+    keys = {sacct_keys(changed)[3], instance_key}
+    changed.s3.refusals = dict.fromkeys(keys, code)
+    report = changed.report(T0, T0 + 11 * HOUR, T0 + 12 * HOUR)
+    assert {item.name for item in report.set_aside} == keys
+    assert keys <= set(report.unknown_costs)
+    assert any(f"S3 refuses it ({code}), set aside, cost unknown" in note for note in report.notes)
+    assert len(report.attempts) >= 10
+
+
+@pytest.mark.parametrize(
+    "code", ["ExpiredToken", "KMS.ThrottlingException", "SlowDown", "NoSuchBucket"]
+)
+def test_an_error_that_concerns_more_than_an_object_ends_the_report(cluster, code):
+    changed = copy_of(cluster)
+    changed.s3.refusals = {sacct_keys(changed)[3]: code}
+    with pytest.raises(ClientError, match=code):
+        changed.report(T0, T0 + 11 * HOUR, T0 + 12 * HOUR)
+
+
+def test_credentials_that_may_read_no_object_or_list_none_end_the_report(cluster):
+    changed = copy_of(cluster)
+    for refused in (changed.s3.buckets[KEPT], ["list"]):
+        changed.s3.refusals = dict.fromkeys(refused, "AccessDenied")
+        with pytest.raises(ClientError, match="AccessDenied"):
+            changed.report(T0, T0 + 11 * HOUR, T0 + 12 * HOUR)
 
 
 def test_two_attempts_of_one_database_index_are_both_counted():

@@ -97,6 +97,28 @@ def test_the_groups_and_charges_of_json_sum_to_its_total():
     }
 
 
+def test_each_group_of_json_has_the_sources_and_the_oldest_price_of_its_charges():
+    report = a_report(
+        [an_attempt(1), an_attempt(2, user="bob", nodes=("gpu-002",), tres=Tres(cpus=1))],
+        [
+            an_instance(),
+            an_instance("i-2", node="gpu-002", zone="eu-west-9z", tag_price=None),
+            an_instance("i-head", pool="head", node="head", spot=False, ended=None, end_cause=""),
+        ],
+    )
+    data = export.as_json(report, KEYS)
+    for group in data["groups"]:
+        own = [
+            charge
+            for charge in data["charges"]
+            if [charge["account"], charge["user"]] == [group["account"], group["user"]]
+        ]
+        sources = {name for charge in own for name in charge["price_source"].split()}
+        assert sorted(group["price_sources"]) == sorted(sources)
+        assert group["price_as_of"] == min(charge["price_as_of"] for charge in own)
+    assert len({tuple(group["price_sources"]) for group in data["groups"]}) > 1
+
+
 @pytest.mark.parametrize("restarts", [(0, 1), (None, None)])
 def test_attempts_are_numbered_within_their_job(restarts):
     """Show the number, since nobody can read keys of 63 bits."""
@@ -268,6 +290,11 @@ def test_records_that_were_set_aside_are_counted_and_named():
 def test_the_report_notes_what_makes_it_doubtful(attempts, instances, words):
     (_,) = (note for note in a_report(attempts, instances).notes if words in note)
     assert words.split()[0] in printed(a_report(attempts, instances))
+
+
+def test_the_note_on_unknown_prices_names_the_command_that_reads_them():
+    first, *_ = a_report([], [an_instance(instance_type="x9.huge", tag_price=None)]).notes
+    assert "in no sum; `toolkit prices import`" in first
 
 
 def test_an_unknown_amount_is_never_shown_as_nothing():

@@ -17,6 +17,7 @@ from tests.unit.accounting.samples import T0
 from tests.unit.accounting.test_sacct import HELP, row
 from toolkit.accounting import sacct
 from toolkit.accounting.allocation import Window
+from toolkit.accounts import Plan
 from toolkit.commands import (
     accounts as accounts_command,
     moments,
@@ -481,12 +482,40 @@ def test_accounts_plan_changes_nothing_and_apply_does(slurmdbd):
     assert slurmdbd.changes == []
     assert "accounts: 4 changed" in accounts("apply").stdout
     assert accounts("plan").stdout == "accounts: nothing to change\n"
-    assert json.loads(accounts("plan", "--json").stdout) == {"changes": [], "left_alone": []}
+    nothing = {"changes": [], "left_alone": [], "notes": []}
+    assert json.loads(accounts("plan", "--json").stdout) == nothing
 
 
 def test_accounts_apply_dry_run_changes_nothing(slurmdbd):
     assert "+ account vision" in accounts("apply", "--dry-run").stdout
     assert slurmdbd.changes == []
+
+
+def test_accounts_of_somebody_else_are_adopted_by_an_option_alone(slurmdbd):
+    slurmdbd.accounts["vision"] = {"parent": "root", "fairshare": "1", "organization": "x\x1b"}
+    refused = accounts("plan")
+    assert refused.exit_code == 1
+    assert "account vision was not made by the toolkit" in str(refused.exception)
+    assert "~ account vision: adopted" in accounts("plan", "--adopt").stdout
+    assert slurmdbd.changes == []
+    assert accounts("apply", "--adopt").exit_code == 0
+    assert accounts("plan").stdout == "accounts: nothing to change\n"
+
+
+def test_accounts_plan_says_what_of_cluster_yaml_it_does_not_change(slurmdbd, monkeypatch):
+    made = Plan((), ("account old",), ("user ada in account vision: not changed, because x",))
+    monkeypatch.setattr(accounts_command, "_plan", lambda *args, **options: made)
+    assert accounts("plan").stdout == (
+        "  user ada in account vision: not changed, because x\n"
+        "  account old: not in cluster.yaml, left alone\n"
+        "accounts: nothing to change\n"
+    )
+    assert json.loads(accounts("plan", "--json").stdout)["notes"] == list(made.notes)
+
+
+def test_names_in_slurmdbd_do_not_control_the_terminal(slurmdbd):
+    slurmdbd.accounts["a\x1b[2J"] = {"parent": "root", "fairshare": "1", "organization": "x"}
+    assert "account a?[2J, not made by the toolkit" in accounts("plan").stdout
 
 
 def test_accounts_prune_requires_yes(slurmdbd):

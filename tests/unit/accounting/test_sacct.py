@@ -108,12 +108,63 @@ def test_unknown_times_are_none():
     assert (attempt.started, attempt.ended, attempt.nodes) == (None, None, ())
 
 
-@pytest.mark.parametrize("damage", ["1e999", "NaN", "-5", "\u00b2", "\uff11", "9" * 12, "9" * 5000])
-def test_a_time_or_count_that_is_none_is_unknown(damage):
-    (attempt,) = sacct.parse(
-        text(row(Start=damage, Restarts=f"{damage}9" * 9, NNodes=f"{damage}9" * 9)), NAMES, TOKEN
-    ).attempts
-    assert (attempt.started, attempt.restarts, attempt.node_count) == (None, None, 0)
+DAMAGES = ["1e999", "NaN", "-5", "\u00b2", "\uff11", "9" * 12, "9" * 5000, "unknown", "N/A"]
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+@pytest.mark.parametrize("field", ["Submit", "Eligible", "Start", "End"])
+def test_a_row_with_a_time_that_is_none_is_set_aside_and_hides_no_other(field, damage):
+    rows = [row(DBIndex="1"), row(DBIndex="2", **{field: damage}), row(DBIndex="3")]
+    content = sacct.parse(text(*rows), NAMES, TOKEN)
+    assert [attempt.key for attempt in content.attempts] == [1, 3]
+    (item,) = content.set_aside
+    assert item.name == "row 2 of sacct"
+    assert f"is no {field} (job '7')" in item.reason
+    assert damage[:20] in item.reason
+    assert item.has_unknown_cost
+
+
+@pytest.mark.parametrize(
+    ("field", "damage"),
+    [
+        ("NNodes", "1K"),
+        ("NNodes", "-2"),
+        ("NNodes", "1e3"),
+        ("NNodes", "9" * 5000),
+        ("AllocTRES", "cp"),
+        ("AllocTRES", "cpu=-4"),
+        ("AllocTRES", "cpu=4,mem=1e999M"),
+    ],
+)
+def test_a_row_with_an_amount_that_is_none_is_set_aside(field, damage):
+    content = sacct.parse(text(row(**{field: damage})), NAMES, TOKEN)
+    assert content.attempts == ()
+    (item,) = content.set_aside
+    assert f"is no {field} (job '7')" in item.reason
+    assert item.has_unknown_cost
+
+
+@pytest.mark.parametrize("word", ["", "0", "Unknown", "None"])
+def test_slurms_words_for_no_time_set_no_row_aside(word):
+    content = sacct.parse(text(row(Eligible=word, Start=word, End=word)), NAMES, TOKEN)
+    assert content.set_aside == ()
+    (attempt,) = content.attempts
+    assert (attempt.eligible, attempt.started, attempt.ended) == (None, None, None)
+
+
+def test_a_count_of_restarts_that_is_none_is_unknown():
+    (attempt,) = sacct.parse(text(row(Restarts="1e999")), NAMES, TOKEN).attempts
+    assert attempt.restarts is None
+
+
+@pytest.mark.parametrize("field", [*call.REQUIRED, *call.FREE_TEXT])
+def test_text_without_a_required_field_is_an_error_that_names_it(field):
+    names = [name for name in NAMES if name != field]
+    line = sacct.delimiter(TOKEN).join(names)
+    with pytest.raises(SacctError, match=field):
+        sacct.parse(text(line), names, TOKEN)
+    with pytest.raises(SacctError):
+        sacct.parse(text(line), [field], TOKEN)
 
 
 def test_the_state_is_one_word():
@@ -128,7 +179,7 @@ def test_nodes_with_invalid_names_are_left_out():
     assert attempt.nodes == ("gpu-001", "gpu-003")
 
 
-@pytest.mark.parametrize(("text_value", "count"), [("6", 6), ("", 0), ("1K", 0)])
+@pytest.mark.parametrize(("text_value", "count"), [("6", 6), ("", 0)])
 def test_all_nodes_of_an_attempt_are_counted(text_value, count):
     (attempt,) = sacct.parse(
         text(row(NNodes=text_value, NodeList="gpu-001")), NAMES, TOKEN

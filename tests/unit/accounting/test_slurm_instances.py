@@ -8,6 +8,7 @@ from tests.unit.accounting.samples import T0, an_attempt, an_instance
 from toolkit.accounting import instance_sources, slurm_instances
 from toolkit.accounting.allocation import Window
 from toolkit.accounting.cloudtrail import Trail, TrailEvent
+from toolkit.accounting.disagreements import MOST_SENTENCES
 from toolkit.accounting.instance_sources import JoinedInstances
 from toolkit.accounting.lives import billed_lives
 from toolkit.errors import ToolkitError
@@ -146,6 +147,17 @@ def test_cloudtrail_knows_the_end_of_an_instance_better_than_slurm_does():
     assert (rough.ended, rough.end_seen) == (T0 + 600, True)
 
 
+@pytest.mark.parametrize(("second", "is_told"), [(T0 + 7200, True), (T0 + 480, False)])
+def test_an_end_that_slurm_alone_and_cloudtrail_tell_differently_is_told(second, is_told):
+    trail = Trail({"i-1": (TrailEvent(second, "TerminateInstances"),)})
+    joined = instance_sources.joined([], parse(line()).instances, trail=trail)
+    sentence = (
+        "i-1: powered down 2026-11-21 10:10:00 by Slurm, ended 2026-11-21 12:00:00 by CloudTrail;"
+        " billed to the latter"
+    )
+    assert (sentence in joined.disagreements) is is_told
+
+
 def test_an_instance_that_was_two_nodes_is_one():
     rows = [line(End=str(T0 + 60)), line(NodeName="gpu-002", Start=str(T0 + 60))]
     (instance,) = instance_sources.joined([], parse(*rows).instances).instances
@@ -164,5 +176,5 @@ def test_many_disagreements_are_counted():
     instances = [an_instance(f"i-{number}", instance_type="p5.48xlarge") for number in range(30)]
     rows = [line(InstanceId=f"i-{number}", End=str(T0 + 7200)) for number in range(30)]
     joined = instance_sources.joined(instances, parse(*rows).instances)
-    assert len(joined.disagreements) == instance_sources.MOST_SENTENCES + 1
+    assert len(joined.disagreements) == MOST_SENTENCES + 1
     assert joined.disagreements[-1] == "the same of 10 more instances"

@@ -92,7 +92,9 @@ def test_the_examples_of_the_document_are_valid():
     text = (Path(__file__).parents[3] / "docs/budgets.md").read_text()
     blocks = re.findall(r"^```yaml\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
     (grant,) = [block for block in blocks if "erc-2026" in block]
-    blocks.remove(grant)
+    (limits,) = [block for block in blocks if "limits:" in block]
+    for block in (grant, limits):
+        blocks.remove(block)
     assert len(blocks) == 3
     other = "partitions:\n  on-demand: {pools: [gpu]}\n"
     config = parse(GOOD.replace("partitions:\n", other) + "".join(blocks))
@@ -101,6 +103,9 @@ def test_the_examples_of_the_document_are_valid():
     assert config.classes.keys() == {"interactive", "sweep", "train", "release"}
     assert config.budgets["vision-month"].steps[2].do == "spot-only"
     assert config.slurm.billing == "bought"
+    limited = parse(re.sub(r"(?ms)^accounts:.*", "", GOOD) + limits)
+    assert limited.accounts[0].limits.total.submit == 200
+    assert limited.users[0].limits.tres == {"gres/gpu": 16}
 
 
 def test_two_budgets_of_one_account_and_time_are_refused():

@@ -12,7 +12,7 @@ import yaml
 from moto.iam.aws_managed_policies import aws_managed_policies_data
 
 from slurmplugins.cloud import ec2_messages
-from slurmplugins.model import hostlist
+from slurmplugins.model import hostlist, records
 from slurmplugins.model.instance import Lifecycle, Offering
 from slurmplugins.model.launch import LaunchRequest
 from tests.unit.deploy.samples import ACCOUNT, FACTS, example
@@ -433,7 +433,7 @@ def test_the_head_node_adds_backups_and_reads_and_deletes_none(roles):
 def test_the_head_node_adds_records_and_replaces_reads_and_deletes_none(roles):
     """Protect the evidence from who becomes root on the head."""
     bucket = f"arn:aws:s3:::{names.backup_bucket(roles.config, ACCOUNT)}"
-    for prefix in ("records/sacct/", "records/instances/", "records/prices/"):
+    for prefix in records.WRITTEN_BY_HEAD:
         page = f"{bucket}/{prefix}x.gz"
         assert roles.head("s3:PutObject", page, {"s3:if-none-match": "*"})
         assert not roles.head("s3:PutObject", page)

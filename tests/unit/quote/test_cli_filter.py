@@ -16,6 +16,7 @@ import pytest
 from slurmplugins.config import burst, submit_line
 from slurmplugins.head import price_file
 from slurmplugins.head.price_file import Remaining
+from slurmplugins.head.submit_history import NO_HISTORY, SubmitHistory
 from tests.unit.quote.samples import NOW, market, request
 from tests.unit.render.render_samples import FACTS, GPU_POOL, PRICES, a_config
 from toolkit.quote import offers
@@ -34,6 +35,7 @@ DEFAULTS = {  # what the plugin gives for options that a user did not set, of 24
     "exclusive": "unset",
 }
 SPOT = {("g5.xlarge", "us-east-1a"): "0.40"}
+CLASSES = {"release": {"partitions": ["any", "spot"]}, "sweep": {"priority": 10}}
 LARGE = {
     "count": 2,
     "shape": {"cpus": 48, "memory_gib": 192, "gpus": 4, "gpu": "a10g"},
@@ -45,11 +47,12 @@ LARGE = {
 def sbatch(request, tmp_path):
     """A function that runs the script and returns its line."""
     script, prices = tmp_path / "cli_filter.lua", tmp_path / "prices.json"
-    text = bundle_files(a_config(), FACTS, PRICES, templates=TEMPLATES)["cli_filter.lua"]
+    config = a_config(classes=CLASSES)
+    text = bundle_files(config, FACTS, PRICES, templates=TEMPLATES)["cli_filter.lua"]
     assert '"/shared/.toolkit/quote/prices.json"' in text
     script.write_text(text.replace("/shared/.toolkit/quote/prices.json", str(prices)))
 
-    def line_of(content, *, now=NOW, environment=(), code="0", **options):
+    def line_of(content, *, now=NOW, environment=(), code="0", chosen=None, **options):
         if content is not None:
             prices.write_bytes(content)
         names = {name.replace("_", "-"): value for name, value in options.items()}
@@ -62,26 +65,74 @@ def sbatch(request, tmp_path):
             check=False,
         )
         assert done.returncode == 0
-        assert done.stdout.split() == ["defaults:", "0", "submit:", code, "after:", "0"]
-        assert done.stderr.count("\n") <= 1
+        changes = ["set:", f"partition={chosen}"] if chosen else []
+        assert done.stdout.split() == [
+            *("defaults:", "0", *changes, "submit:", code, "after:", "0"),
+        ]
+        told = done.stderr.splitlines()
+        assert len(told) <= 2
         start = f"{options.get('type', 'sbatch')}: "
-        assert not done.stderr or done.stderr.startswith(start)
-        return done.stderr.removeprefix(start).strip() or None
+        assert all(line.startswith(start) and len(line) < 160 for line in told)
+        return "\n".join(line.removeprefix(start) for line in told) or None
 
     return line_of
 
 
-def content(remaining=NOTHING, **changed):
+def content(remaining=NOTHING, history=NO_HISTORY, **changed):
     """Return the file that the head writes for a cluster."""
     document = json.loads(burst_json(a_config(**changed), FACTS, PRICES))
     part = submit_line.parse(document)
-    return price_file.document(burst.parse(document), part, SPOT, remaining, NOW)
+    config = burst.parse(document)
+    return price_file.document(config, part, SPOT, remaining, NOW, history=history)
 
 
 def test_the_line_says_what_the_job_costs_and_what_spot_costs_now(sbatch):
     assert sbatch(content(), time="08:00:00", gpus="1") == (
-        "about 3.20 USD if it runs its 8 h; spot now 0.40 USD/h on g5.xlarge"
+        "about 3.20 USD if it runs its 8 h; spot now 0.40 USD/h on g5.xlarge, on demand 1.01"
     )
+
+
+HISTORY = SubmitHistory(
+    waits={"spot": tuple((NOW, 300) for _ in range(40)), "any": ((NOW, 20),)},
+    spot={"g5.xlarge": ((NOW // 86_400, 212 * 3600, 1),)},
+)
+
+
+def test_a_second_line_tells_of_wait_interruptions_and_budget(sbatch):
+    told = sbatch(content(Remaining({"vision": 12.4}), HISTORY), time="08:00:00", gpus="1")
+    first, second = told.splitlines()
+    assert first.endswith("; spot now 0.40 USD/h on g5.xlarge, on demand 1.01")
+    assert second.split("; ") == [
+        "wait in spot 5 m (median of 40)",
+        "1 interruption in 212 h of g5.xlarge",
+        "vision has 12.40 USD left in its budget",
+    ]
+
+
+def test_a_short_wait_is_told_in_seconds_and_a_job_on_demand_has_no_interruptions(sbatch):
+    told = sbatch(content(history=HISTORY), partition="any", time="01:00:00", cpus_per_task="16")
+    assert told.splitlines()[1:] == ["wait in any 20 s (median of 1)"]
+
+
+@pytest.mark.parametrize("damage", [b'"wait":7', b'"wait":{"seconds":"x","count":[]}'])
+def test_a_damaged_history_leaves_the_price(sbatch, damage):
+    whole = content(history=HISTORY)
+    damaged = whole.replace(b'"wait":{"count":40,"seconds":300.0}', damage)
+    assert damaged != whole
+    told = sbatch(damaged, time="01:00:00", gpus="1")
+    assert told.startswith("about 0.40 USD")
+    assert "wait" not in told
+
+
+def test_the_other_price_names_its_type_where_that_is_another(sbatch):
+    offerings = [
+        {"type": "g5.xlarge", "capacity": "spot"},
+        {"type": "c7i.4xlarge", "capacity": "on-demand"},
+    ]
+    pools = {"gpu": {**GPU_POOL, "offerings": offerings}}
+    partitions = {"spot": {"pools": ["gpu"], "default": True}}
+    told = sbatch(content(pools=pools, partitions=partitions), time="01:00:00", gpus="1")
+    assert told.endswith("; spot now 0.40 USD/h on g5.xlarge, on demand 0.71 on c7i.4xlarge")
 
 
 def test_the_partitions_limit_holds_for_a_job_without_one(sbatch):
@@ -210,14 +261,26 @@ def test_a_step_of_a_job_and_a_user_who_wants_no_line_get_none(sbatch):
 
 def test_a_job_that_may_cost_more_than_is_left_is_told_so_and_goes_on(sbatch):
     options = {"time": "08:00:00", "gpus": "1"}
-    told = "; vision has 2.50 USD left in its budget"
+    told = "\nvision has 2.50 USD left in its budget, less than this job may cost"
     left = content(Remaining({"vision": 2.5}))
     assert sbatch(left, account="vision", **options).endswith(told)
+    assert sbatch(left, account="Vision", **options).endswith(told)  # slurmdbd has small letters
     assert sbatch(left, **options).endswith(told)  # ada's own account
-    assert sbatch(left, account="other", **options).endswith("g5.xlarge")
+    assert "\n" not in sbatch(left, account="other", **options)
     assert sbatch(content(Remaining({"vision": 50})), account="vision", **options).endswith(
-        "g5.xlarge"
+        "\nvision has 50.00 USD left in its budget"
     )
+
+
+def test_a_job_without_a_limit_is_told_what_is_left(sbatch):
+    told = sbatch(content(Remaining({"vision": 2.5})), partition="any", gpus="1")
+    assert told.endswith("\nvision has 2.50 USD left in its budget")
+
+
+def test_where_usage_is_private_nothing_is_told_of_what_is_left(sbatch):
+    slurm = {"version": "24.11", "private_data": ["usage"]}
+    left = content(Remaining({"vision": 2.5}), slurm=slurm)
+    assert "\n" not in sbatch(left, time="08:00:00", gpus="1")
 
 
 WHY = "imagenet-2026: project imagenet may cost 5.00 USD until 2026-12-01 UTC, and no job is taken"
@@ -260,24 +323,53 @@ def test_no_other_job_is_refused(sbatch, options):
 def test_a_job_is_told_of_its_projects_budget_if_less_is_left_there(sbatch):
     options = {"time": "08:00:00", "gpus": "1", "wckey": "imagenet"}
     left = Remaining({"vision": 3}, {"imagenet": 1.5})
-    assert sbatch(content(left), **options).endswith(
-        "; project imagenet has 1.50 USD left in its budget"
-    )
+    told = "\nproject imagenet has 1.50 USD left in its budget, less than this job may cost"
+    assert sbatch(content(left), **options).endswith(told)
     left = Remaining({"vision": 1}, {"imagenet": 1.5})
-    assert sbatch(content(left), **options).endswith("; vision has 1.00 USD left in its budget")
+    assert "\nvision has 1.00 USD left in its budget" in sbatch(content(left), **options)
 
 
 def test_a_job_of_a_grant_that_ended_is_told_so(sbatch):
     words = "erc: the grant of project imagenet ended on 2026-07-01 UTC, and pays no job"
     ended = Remaining(projects={"imagenet": 0}, ended_projects={"imagenet": words})
     options = {"time": "08:00:00", "gpus": "1"}
-    assert sbatch(content(ended), wckey="imagenet", **options).endswith(f"; {words}")
-    assert sbatch(content(ended), wckey="coco", **options).endswith("g5.xlarge")
+    assert sbatch(content(ended), wckey="imagenet", **options).endswith(f"\n{words}")
+    assert "\n" not in sbatch(content(ended), wckey="coco", **options)
 
 
 def test_without_budgets_nobodys_account_is_in_the_file():
     assert b"default_accounts" not in content()
     assert b"default_accounts" in content(Remaining({"vision": 1}))
+
+
+@pytest.mark.parametrize("kind", ["sbatch", "salloc", "srun"])
+@pytest.mark.parametrize("name", ["release", "Release"])
+def test_a_job_of_a_class_gets_the_first_of_its_partitions(sbatch, kind, name):
+    line = sbatch(content(), type=kind, qos=name, chosen="any", time="01:00:00", cpus_per_task="16")
+    assert "on demand now" in line  # no such node is in the default partition
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"qos": "release", "partition": "spot"},
+        {"qos": "sweep"},
+        {"qos": "normal"},
+        {"qos": "release,sweep"},
+        {"qos": "%s"},
+        {},
+        {"qos": "release", "type": "srun", "environment": {"SLURM_JOB_ID": "4"}.items()},
+    ],
+    ids=str,
+)
+def test_no_other_job_gets_another_partition(sbatch, options):
+    sbatch(content(), gpus="1", **options)  # it asserts that no option is changed
+
+
+@pytest.mark.parametrize("damaged", [None, b"", b"{", b"[" * 100_000])
+def test_a_class_needs_no_prices_to_choose_a_partition(sbatch, damaged):
+    sbatch(damaged, qos="release", chosen="any")
+    sbatch(damaged, qos="release", chosen="any", environment={"TOOLKIT_QUOTE": "off"}.items())
 
 
 def test_a_reservation_is_told_as_one(sbatch):

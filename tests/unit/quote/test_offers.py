@@ -111,6 +111,28 @@ def test_a_capacity_block_costs_what_was_paid_for_it():
     ] * 2
 
 
+CLASSES = {"release": {"partitions": ["any", "spot"]}, "sweep": {}}
+
+
+@pytest.mark.parametrize(
+    ("options", "partition"),
+    [
+        (("--qos=release",), "any"),
+        (("--qos=Release",), "any"),
+        (("--qos=sweep",), "spot"),
+        (("--qos=release", "--partition=spot"), "spot"),
+    ],
+)
+def test_a_job_of_a_class_is_quoted_in_the_partition_that_sbatch_gives_it(options, partition):
+    assert {offer.partition for offer in of(*options, classes=CLASSES)} == {partition}
+
+
+def test_without_the_script_at_submit_a_class_chooses_no_partition():
+    slurm = {"version": "24.11", "submit_line": False}
+    found = of("--qos=release", classes=CLASSES, slurm=slurm)
+    assert {offer.partition for offer in found} == {"spot"}
+
+
 def test_all_partitions_of_a_list_are_quoted():
     assert {offer.partition for offer in of("--partition=spot,any")} == {"spot", "any"}
 

@@ -5,12 +5,15 @@ from __future__ import annotations
 from decimal import Decimal
 from fractions import Fraction
 
-from toolkit.accounting.charges import Component
+from toolkit.accounting.charges import ChargePrices, Component
+from toolkit.prices import PriceSource
 from toolkit.statements.model import Issue
 from toolkit.statements.settings import AccountFacts, GrantFacts, Rates, StatementSettings
 from toolkit.statements.uses import Use
 
 HOUR = 3600
+HISTORY = ChargePrices((PriceSource.HISTORY,), 1_794_000_000)
+CATALOGUE = ChargePrices((PriceSource.CATALOGUE,), 1_784_505_600)  # 2026-07-20
 SETTINGS = StatementSettings(
     "demo",
     issuer="HPC group, Example University",
@@ -34,7 +37,13 @@ SETTINGS = StatementSettings(
 
 
 def use(account, user, component, usd, hours=0, **more):
-    names = {"project": "imagenet", "job": "7", "instance": "i-1", "instance_type": "g5.xlarge"}
+    names = {
+        "project": "imagenet",
+        "job": "7",
+        "instance": "i-1",
+        "instance_type": "g5.xlarge",
+        "prices": HISTORY,
+    }
     micro = int(Decimal(usd) * 1_000_000)
     seconds = Fraction(Decimal(hours) * HOUR)
     return Use(
@@ -53,6 +62,7 @@ USES = (
         "125",
         instance_type="c7i.4xlarge",
         project="",
+        prices=CATALOGUE,
     ),
     use("vision", "ada", Component.LOST, "12.004999", "11.9"),
     use("vision", "ada", Component.BOOT, "3.333333", "3.2"),
@@ -67,6 +77,7 @@ USES = (
         instance_type="p9.metal",
         instance="i-9",
         known=False,
+        prices=None,
     ),
     use("video", "grace", Component.WORK, "45.678901", "44"),
     use("", "", Component.HEAD, "86.4", "720", instance_type="m7i.large", instance="i-head"),

@@ -22,8 +22,17 @@ from slurmplugins.budgets.printing import printable
 from tests.fakes.budgets import snapshot
 from tests.unit.statements.months import LATER, lived
 from toolkit import cli
+from toolkit.accounting import periods
+from toolkit.accounting.days import day_of
 from toolkit.accounting.report import Key
-from toolkit.commands import period_options, report as report_command, report_period
+from toolkit.bill.history import NO_BILLS
+from toolkit.commands import (
+    period_options,
+    report as report_command,
+    report_closed,
+    report_period,
+    savings as savings_command,
+)
 from toolkit.config import load
 from toolkit.deploy import head as head_module, session
 from toolkit.errors import EndpointUnreachable
@@ -70,7 +79,7 @@ def config(two_months, tmp_path, monkeypatch):
     monkeypatch.setenv("TOOLKIT_USAGE_STORE", str(store))
     monkeypatch.setenv("TOOLKIT_BILLS", str(tmp_path / "bills"))
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "xdg"))
-    for module in (report_command, period_options):
+    for module in (report_command, period_options, savings_command):
         monkeypatch.setattr(module, "datetime", Clock)
     monkeypatch.setattr(period_options.getpass, "getuser", lambda: "ada")
     monkeypatch.setattr(session, "connected", no_aws)
@@ -85,16 +94,40 @@ def config(two_months, tmp_path, monkeypatch):
 def toolkit(config, capsys):
     """The function that runs a command.
 
-    It returns what was printed, or the error.
+    It returns what was printed, or the error. `err` is what it said on standard error.
     """
 
     def run(*words, code=0):
         capsys.readouterr()
         assert cli.run([*words, "--config", str(config)]) == code, capsys.readouterr().err
         said = capsys.readouterr()
+        run.err = said.err
         return said.err if code else said.out
 
     return run
+
+
+@pytest.fixture
+def aws(config, monkeypatch):
+    """The cloud and the head that a report asks."""
+
+    class Account:
+        account = "111122223333"
+
+    @contextmanager
+    def connected(_config):
+        yield Account()
+
+    def live(_path, read, _clients, _head, *, window, now, trail=None):
+        cluster = period_options.periods_of(read, datetime.fromtimestamp(now, UTC), NO_BILLS)
+        return cluster.live_report(periods.month_of(day_of(window.since)))
+
+    monkeypatch.setattr(session, "connected", connected)
+    monkeypatch.setattr(head_module, "Head", lambda clients, config: object())
+    monkeypatch.setattr(report_closed, "collect_report", live)
+    monkeypatch.setattr(report_closed, "sources_of", lambda *_: None)
+    monkeypatch.setattr(report_command, "_record", lambda *_: None)
+    return Account
 
 
 def close(toolkit, month):
@@ -438,3 +471,165 @@ def test_a_timer_is_installed_for_the_user(toolkit, config, tmp_path):
     service = (folder / "toolkit-statements.service").read_text()
     assert str(config) in service
     assert '"statement"' in service
+
+
+FORMS = ((), ("--json",), ("--csv",), ("--roll-up",))
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_the_days_of_a_closed_month_print_its_copy(toolkit, config, form):
+    close(toolkit, "2026-11")
+    text = toolkit("report", "--period", "2026-11", *form)
+    config.write_text(config.read_text().replace("parent: science", "parent: root"))
+    assert toolkit("report", "--period", "2026-11-01..2026-11-30", *form) == text
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("--since", "2026-11-01", "--until", "2026-12-01"),
+        ("--since", "2026-11-30", "--until", "2026-12-02"),
+        ("--period", "2026-11-29..2026-12-03"),
+        ("--period", "2026-Q4"),
+    ],
+)
+def test_live_figures_of_closed_days_are_said_to_be_so(toolkit, words):
+    toolkit("report", *words)
+    assert "closed" not in toolkit.err
+    close(toolkit, "2026-11")
+    toolkit("report", *words)
+    (line,) = toolkit.err.splitlines()
+    assert line == (
+        "2026-11 is closed: these figures are what is known now, not those of the closing. "
+        "`toolkit report --period 2026-11` prints the copy."
+    )
+
+
+def test_a_report_of_open_days_alone_says_nothing_of_closed_months(toolkit):
+    close(toolkit, "2026-11")
+    for words in (
+        ("--since", "2026-12-01", "--until", "2027-01-01"),
+        ("--period", "2026-12"),
+        ("--period", "2026-11"),
+    ):
+        toolkit("report", *words)
+        assert not toolkit.err
+
+
+def test_a_closed_month_that_is_computed_anew_is_said_to_be_so(toolkit, aws, tmp_path):
+    close(toolkit, "2026-11")
+    trail = tmp_path / "trail.json"
+    trail.write_text('{"Records": []}')
+    for option in (("--anew",), ("--cloudtrail", str(trail)), ("--record-mlflow",)):
+        for period in ("2026-11", "2026-11-01..2026-11-30"):
+            toolkit("report", "--period", period, *option)
+            (line,) = toolkit.err.splitlines()
+            assert line == (
+                f"2026-11 is closed, and {option[0]} computes it anew: these figures are not "
+                "those of its closing."
+            )
+
+
+def test_a_damaged_log_of_periods_costs_no_live_report(toolkit, tmp_path):
+    close(toolkit, "2026-11")
+    log = tmp_path / "usage" / "clusters" / "demo" / "periods.jsonl"
+    log.write_text(log.read_text().replace("review", "finalize", 1))
+    assert toolkit("report", "--since", "2026-11-29", "--until", "2026-12-02")
+    (line,) = toolkit.err.splitlines()
+    assert line.startswith(f"closed months: {log} line 2 does not follow")
+
+
+OFFLINE = (
+    ("period", "list"),
+    ("report", "--period", "2026-11"),
+    ("report", "--since", "2026-11-29", "--until", "2026-12-02"),
+    ("savings", "--since", "2026-11-29", "--until", "2026-12-02"),
+    ("statement", "--period", "2026-11"),
+)
+
+
+def of_account(number, **more):
+    """Return the origin of an account's cluster `demo`."""
+    return {
+        "version": VERSION,
+        "region": "us-east-1",
+        "bucket": f"demo-{number}-us-east-1-bak",
+        **more,
+    }
+
+
+@pytest.fixture
+def origin(tmp_path):
+    """The function that writes whose records the store has."""
+
+    def write(content) -> None:
+        path = tmp_path / "usage" / "clusters" / "demo" / "origin.json"
+        path.write_text(json.dumps(content))
+
+    return write
+
+
+@pytest.fixture
+def on_aws(config, tmp_path, monkeypatch):
+    """The file of AWS's profiles; cluster.yaml has the profile `work`."""
+    lines = [
+        line
+        for line in config.read_text().splitlines(keepends=True)
+        if not line.strip().startswith(("endpoint_url:", "credentials_file:"))
+    ]
+    config.write_text("".join(lines).replace("  profile: local #", "  profile: work #"))
+    path = tmp_path / "aws-config"
+    monkeypatch.setenv("AWS_CONFIG_FILE", str(path))
+    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(tmp_path / "aws-credentials"))
+    return path
+
+
+@pytest.mark.parametrize("words", OFFLINE)
+def test_a_cluster_of_another_account_with_the_same_name_and_region_is_refused(
+    toolkit, origin, on_aws, words
+):
+    origin(of_account("111122223333"))
+    on_aws.write_text("[profile work]\nsso_account_id = 999988887777\n")
+    said = toolkit(*words, code=2)
+    assert "has the records of another cluster 'demo'" in said
+    assert "demo-111122223333-us-east-1-bak in us-east-1" in said
+    assert "cluster.yaml is of demo-999988887777-us-east-1-bak in us-east-1" in said
+    on_aws.write_text("[profile work]\nsso_account_id = 111122223333\n")
+    toolkit(*words)
+    assert not toolkit.err.count("account")
+
+
+@pytest.mark.parametrize("words", OFFLINE)
+def test_what_aws_said_of_a_profile_tells_clusters_apart(toolkit, origin, on_aws, words):
+    profiles = {"work": "999988887777", "house": "111122223333"}
+    origin(of_account("111122223333", profiles=profiles))
+    assert "demo-999988887777-us-east-1-bak" in toolkit(*words, code=2)
+    origin(of_account("999988887777", profiles=profiles))
+    toolkit(*words)
+
+
+@pytest.mark.parametrize("words", OFFLINE)
+def test_a_profile_that_nothing_is_known_of_is_named_once(toolkit, origin, on_aws, words, tmp_path):
+    origin(of_account("111122223333", profiles={"house": "111122223333"}))
+    toolkit(*words)
+    (line,) = [line for line in toolkit.err.splitlines() if "account" in line]
+    store = tmp_path / "usage" / "clusters" / "demo"
+    assert line == (
+        f"{store}: it is not known whether its records are of the AWS account of the profile "
+        "work. `toolkit usage close` asks AWS."
+    )
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("report", "--period", "2026-10"),
+        ("report", "--period", "2026-11", "--anew"),
+        ("savings", "--since", "2026-09-01", "--until", "2026-10-01"),
+    ],
+)
+def test_where_aws_is_asked_it_says_the_account(toolkit, origin, aws, words):
+    origin(of_account("999988887777"))
+    said = toolkit(*words, code=2)
+    assert "cluster.yaml is of demo-111122223333-us-east-1-bak" in said
+    assert "from the bucket demo-999988887777-us-east-1-bak" in said

@@ -26,7 +26,7 @@ from toolkit.config.targets import Targets
 from toolkit.finance.facts import FinanceFacts
 from toolkit.finance.list_prices import ListPrices
 from toolkit.prices import PriceBook
-from toolkit.statements import changes, copies, issue, log, uses
+from toolkit.statements import changes, copies, issue, log, render, uses
 from toolkit.statements.errors import (
     AccountUnknown,
     DoubtUnknown,
@@ -37,6 +37,7 @@ from toolkit.statements.errors import (
 )
 from toolkit.statements.log import Change
 from toolkit.statements.settings import AccountFacts, GrantFacts, StatementSettings
+from toolkit.statements.statement_json import statement_json
 from toolkit.usage.summed_report import SummedReport
 
 KEYS = [Key.ACCOUNT, Key.USER, Key.PROJECT]
@@ -124,6 +125,52 @@ def test_a_closed_month_prints_the_same_bytes_whatever_becomes_known(months):
     ] > months.periods().report(NOVEMBER).components().get("lost work", 0)
     changes.finalize(months.periods(), NOVEMBER, without_bill="no bill in a test")
     assert printed(months.periods(**later), NOVEMBER) == before
+
+
+def prices_by_account(report):
+    """Return the sources and the oldest price of each account."""
+    found = {}
+    for charge in export.as_json(report, KEYS)["charges"]:
+        if charge["account"]:
+            sources, days = found.setdefault(charge["account"], (set(), set()))
+            sources |= set((charge["price_source"] or "").split())
+            days.add(charge["price_as_of"])
+    return {name: (sources, min(days)) for name, (sources, days) in found.items()}
+
+
+def test_a_statement_says_the_sources_and_the_age_of_its_prices(months):
+    close(months, NOVEMBER)
+    cluster = months.periods()
+    made = {item.account.name: item for item in issue.statements(cluster, NOVEMBER).statements}
+    expected = prices_by_account(cluster.report(NOVEMBER))
+    assert set(expected) == {"vision", "language"}
+    for name, (sources, oldest) in expected.items():
+        item = made.pop(name)
+        data = statement_json(item)
+        assert (set(data["price_sources"]), data["price_as_of"]) == (sources, oldest)
+        words = f"{data['price_sources'][0]}, the oldest of {oldest[:10]}"
+        assert words in render.text(item)
+        assert words in render.html(item)
+    (above,) = made.values()  # without a cost of its own
+    assert "Prices of the actual cost" not in render.text(above) + render.html(above)
+    assert statement_json(above)["price_sources"] == []
+
+
+def test_a_month_that_was_closed_without_prices_in_statements_prints_none(months, monkeypatch):
+    monkeypatch.setattr(copies, "_facts_json", without_prices(copies._facts_json))
+    close(months, NOVEMBER)
+    for item in issue.statements(months.periods(), NOVEMBER).statements:
+        assert "Prices of the actual cost" not in render.text(item) + render.html(item)
+        assert not {"price_sources", "price_as_of"} & set(statement_json(item))
+
+
+def without_prices(facts_json):
+    """Return what an earlier toolkit kept of a closed month."""
+
+    def facts(content):
+        return {name: value for name, value in facts_json(content).items() if name != "has_prices"}
+
+    return facts
 
 
 def test_what_is_late_is_a_correction_of_the_next_open_month(months):

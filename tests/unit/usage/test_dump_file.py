@@ -13,6 +13,24 @@ def lines_of(*rows):
     return [row + "\n" for row in rows]
 
 
+AMOUNTS = DumpFormat("|", (*FORM.fields, "eligible", "nnodes", "ncpus", "alloctres"))
+GOOD = {
+    "submit": "1793491200",
+    "eligible": "1793491200",
+    "start": "1793494800",
+    "end": "1793502000",
+    "nnodes": "2",
+    "ncpus": "4",
+    "alloctres": "cpu=4,mem=15000M,node=2",
+}
+
+
+def row(key, **changes):
+    """Return a row of `AMOUNTS`."""
+    values = GOOD | {"jobid": key, "account": "a"} | changes
+    return "|".join(values[name] for name in AMOUNTS.fields)
+
+
 def read(tmp_path, *lines, form=FORM):
     """Return the rows that are read, and those that are no attempt."""
     part = dump_file.spool_rows(
@@ -75,3 +93,47 @@ def test_an_import_goes_on_behind_any_line(line):
 def _numbers(items):
     for item in items:
         yield from (item.line + at for at in range(getattr(item, "rows", 1)))
+
+
+@pytest.mark.parametrize("field", ["submit", "eligible", "start", "end"])
+@pytest.mark.parametrize(
+    "damage",
+    [
+        *("1e999", "1e9", "-5", "+5", "1.5", "NaN", "N/A", "unknown", "9" * 12, "9" * 400),
+        *("2026-13-01T00:00:00", "2026-11-01T25:00:00", "1960-01-01T00:00:00", "2026-11-01Tx"),
+    ],
+)
+def test_a_row_with_a_time_that_is_none_is_set_aside_and_hides_no_other(tmp_path, field, damage):
+    lines = lines_of(row("1"), row("2", **{field: damage}), row("3"))
+    rows, (bad,) = read(tmp_path, *lines, form=AMOUNTS)
+    assert [key for _, key, _ in rows] == ["1", "3"]
+    assert (bad[0], bad[2]) == (3, f"'{damage[:40]}' is no {field}")
+
+
+@pytest.mark.parametrize("word", ["", "0", "Unknown", "None"])
+def test_slurms_words_for_no_time_set_no_row_aside(tmp_path, word):
+    lines = lines_of(row("1", eligible=word, start=word, end=word))
+    assert read(tmp_path, *lines, form=AMOUNTS) == ([(2, "1", "a")], [])
+    _, (bad,) = read(tmp_path, *lines_of(row("1", submit=word, start=word)), form=AMOUNTS)
+    assert bad[2] == "it has no time"
+
+
+@pytest.mark.parametrize(
+    ("field", "damage"),
+    [
+        *(("nnodes", text) for text in ("x", "-2", "1e3", "1e999", "9" * 400)),
+        *(("ncpus", text) for text in ("x", "-4", "4.5")),
+        *(("alloctres", text) for text in ("cp", "cpu=-4", "cpu=4,mem=1e999M", "cpu=1K")),
+    ],
+)
+def test_a_row_with_an_amount_that_is_none_is_set_aside(tmp_path, field, damage):
+    lines = lines_of(row("1"), row("2", **{field: damage}))
+    rows, (bad,) = read(tmp_path, *lines, form=AMOUNTS)
+    assert [key for _, key, _ in rows] == ["1"]
+    assert (bad[0], bad[2]) == (3, f"'{damage[:40]}' is no {field}")
+
+
+@pytest.mark.parametrize("text", ["", "2K", "1.95K"])
+def test_a_rounded_count_of_nodes_is_unknown_and_sets_no_row_aside(tmp_path, text):
+    lines = lines_of(row("1", nnodes=text, ncpus=text))
+    assert read(tmp_path, *lines, form=AMOUNTS) == ([(2, "1", "a")], [])

@@ -109,6 +109,21 @@ def test_a_store_has_what_the_bucket_has(bucket, tmp_path):
     assert content(person) == known(RecordsInS3(Buckets(bucket.s3, "demo", KEPT)))
 
 
+def test_a_page_that_s3_refuses_is_named_until_it_is_read(bucket, tmp_path):
+    key = next(key for key in bucket.s3.buckets[KEPT] if key.startswith(records.SACCT))
+    bucket.s3.refusals = {key: "AccessDenied"}
+    person = Person(bucket, tmp_path)
+    (aside,) = person.read(NOW).set_aside
+    assert (aside.name, aside.reason) == (key, "S3 refuses it (AccessDenied)")
+    assert content(person) == known(RecordsInS3(Buckets(bucket.s3, "demo", KEPT)))
+    assert StoredRecords(person.store).attempts("demo", 0, NOW).content.set_aside == (aside,)
+    bucket.s3.refusals = {}
+    result = person.read(NOW + 8 * DAY)
+    assert (result.pages, result.set_aside) == (1, ())
+    assert content(person) == known(RecordsInS3(Buckets(bucket.s3, "demo", KEPT)))
+    assert person.read(NOW + 8 * DAY).pages == 0
+
+
 def test_only_new_pages_are_fetched(bucket, tmp_path):
     person = Person(bucket, tmp_path)
     first = person.read(NOW)

@@ -4,6 +4,9 @@ import csv
 import gzip
 import io
 import json
+import os
+import subprocess
+import sys
 
 import pytest
 from click.testing import CliRunner
@@ -78,6 +81,50 @@ def test_a_dump_is_imported_and_reported_by_account(usage, dump):
     assert "vision   1         4.000       16.000     4.000      6.000000" in text
     assert "speech   1         2.000       8.000      0.000      3.000000" in text
     assert "total    2         6.000       24.000     4.000      9.000000" in text
+
+
+def test_one_command_in_a_fresh_store_reports_a_dump_by_account(dump, tmp_path):
+    path = dump(row(), row("2", "8", Account="speech", NNodes="1", AllocTRES="cpu=4,node=1"))
+    done = subprocess.run(
+        [sys.executable, "-c", "from toolkit.cli import main; main()", "usage", "import", path],
+        env=os.environ | {"TOOLKIT_USAGE_STORE": str(tmp_path / "fresh")},
+        cwd=tmp_path,
+        check=True,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    first, *others = done.stdout.splitlines()
+    assert "imported 2 attempts" in first
+    assert others[1] == "Usage from 2026-11-01T01:00:00Z to 2026-11-01T03:00:01Z"
+    assert [line.split() for line in others if line.startswith(("vision", "speech", "total"))] == [
+        ["vision", "1", "4.000", "16.000", "4.000"],
+        ["speech", "1", "2.000", "8.000", "0.000"],
+        ["total", "2", "6.000", "24.000", "4.000"],
+    ]
+
+
+def test_an_import_prints_the_report_that_is_asked_for(usage, dump):
+    options = ("--by", "user,partition", "--rate", "gpu=1.5")
+    data = json.loads(usage("import", dump(row(), row("2", "8", User="bob")), *options, "--json"))
+    assert [item["attempts"] for item in data["imports"]] == [2]
+    assert data["report"] == report(usage, *options)
+    assert data["report"]["total"]["usd"] == "12.000000"
+    text = usage("import", dump(row(), row("2", "8", User="bob")), *options)
+    assert usage("report", *options) in text
+
+
+def test_several_dumps_have_one_report(usage, dump):
+    paths = dump(row(), name="a.txt"), dump(row("2", "8"), name="b.txt")
+    text = usage("import", *paths)
+    assert text.count("Usage from") == 1
+    assert usage("report") in text
+
+
+def test_a_rate_that_is_no_price_stops_an_import_before_it_begins(usage, dump, tmp_path):
+    with pytest.raises(RateInvalid):
+        usage("import", dump(row()), "--rate", "gpu=cheap")
+    assert not (tmp_path / "store").exists()
 
 
 def test_what_has_no_rate_is_unknown_and_never_zero(usage, dump):
@@ -197,6 +244,7 @@ def test_job_steps_are_left_out_and_bad_lines_are_kept_aside(usage, dump, tmp_pa
 
 def test_a_dry_run_shows_the_same_and_keeps_nothing(usage, dump, tmp_path):
     assert "would import 1 attempts" in usage("import", "--dry-run", dump(row()))
+    assert json.loads(usage("import", "--dry-run", "--json", dump(row())))["report"] is None
     assert not (tmp_path / "store").exists()
 
 

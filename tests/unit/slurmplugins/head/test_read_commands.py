@@ -10,7 +10,7 @@ from slurmplugins.errors import BadName
 from slurmplugins.head import read_commands
 from slurmplugins.slurm import sacct as call
 from toolkit.accounting import sacct, slurm_instances
-from toolkit.accounts import current
+from toolkit.accounts import current, read_associations
 from toolkit.deploy.status import SERVICES
 from toolkit.explain import head_facts
 
@@ -36,6 +36,7 @@ def commands_of_people():
     head_facts.fetch_reconcile_plan(runner)
     accounts = Recorder("")
     current.read(accounts, "demo")
+    read_associations(accounts, "demo")
     return [
         *runner.commands,
         *accounts.commands,

@@ -75,6 +75,14 @@ def test_a_pass_that_sees_an_instance_stopped_records_its_stop():
     assert entry.stops == ((2000, 5000),)
 
 
+@pytest.mark.parametrize(
+    ("by_ec2", "recorded"), [(1500.0, 1500.0), (None, 9000.0), (900.0, 9000.0), (9500.0, 9000.0)]
+)
+def test_a_stop_began_when_ec2_says_unless_that_is_before_the_launch_or_to_come(by_ec2, recorded):
+    entry = after((1060, HEAD), (9000, replace(STOPPED, stopped_at=by_ec2)))
+    assert entry.stops == ((recorded, None),)
+
+
 def test_an_answer_with_an_older_launch_time_is_no_start():
     restarted = replace(HEAD, launched_at=50_000.0)
     entry = after((1060, HEAD), (50_060, restarted), (50_075, HEAD), (50_090, restarted))

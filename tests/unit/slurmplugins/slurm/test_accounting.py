@@ -70,3 +70,13 @@ def test_many_jobs_are_asked_for_in_several_calls(runner, accounting):
     accounting.jobs([str(number) for number in range(1200)], 3600)
     calls = [argv for argv in runner.commands if argv[-1].startswith("--jobs=")]
     assert [argv[-1].count(",") + 1 for argv in calls] == [500, 500, 200]
+
+
+def test_slurms_own_list_of_instances_is_asked_for_by_start_alone(runner, accounting):
+    argv = (*sacct.SHOW_INSTANCES[:3], "/usr/bin/sacctmgr")
+    runner.answer(*argv, stdout="demo|gpu-001\n")
+    assert accounting.instances("demo", 1_700_000_000) == "demo|gpu-001\n"
+    assert runner.commands[-1][-3:-1] == ["clusters=demo", "start=2023-11-14T22:13:20"]
+    runner.answer(*argv, returncode=1, stderr="slurmdbd: Connection refused")
+    with pytest.raises(SlurmError, match="Connection refused"):
+        accounting.instances("demo", 0)

@@ -1,9 +1,10 @@
 -- demo: written by the toolkit. Change cluster.yaml, not this file.
 --
 -- sbatch, salloc and srun run this on the user's own host, before slurmctld knows the job. It prints
--- what the job would cost. It changes no option. It refuses jobs of projects whose budget says so,
--- and no others. An error in it is caught: with an error here, Slurm's plugin would refuse the
--- submission (cli_filter_lua.c, pre_submit).
+-- what the job would cost. It changes one option: a job of a workload class that names no partition
+-- gets that of its class. It refuses jobs of projects whose budget says so, and no others. An error
+-- in it is caught: with an error here, Slurm's plugin would refuse the submission
+-- (cli_filter_lua.c, pre_submit).
 --
 -- It is Lua 5.1 to 5.4, whichever liblua Slurm finds (slurm_lua.c, slurm_lua_init).
 
@@ -11,6 +12,9 @@ local PRICES = "/shared/.toolkit/quote/prices.json"
 local MOST_BYTES = 262144
 local STALE = 3600 -- seconds after which the line tells the age of the prices, and no job is refused
 local TOO_OLD = 86400 -- seconds after which there is no line
+-- By workload class: the first of its partitions.
+local PARTITION_OF_CLASS = {
+}
 
 -- JSON: objects, lists, texts without \u escapes, numbers, true, false, null.
 
@@ -275,6 +279,7 @@ end
 
 local function account_and_project(prices, options)
   local account = options["account"] or entry(prices.default_accounts, os.getenv("USER"))
+  account = account and string.lower(account) -- as slurmdbd has it
   local wckey = options["wckey"]
   if wckey and wckey ~= "" then
     return account, string.lower(wckey)
@@ -308,7 +313,58 @@ local function refusal(prices, options, now)
   return entry(prices.refused_projects, project)
 end
 
-local function line(prices, options, now)
+-- Return a number of an object that may be damaged.
+local function number_in(object, key)
+  local value = tonumber(entry(object, key))
+  return value and value >= 0 and value < 1e9 and value or nil
+end
+
+local function wait_words(name, wait)
+  local seconds, jobs = number_in(wait, "seconds"), number_in(wait, "count")
+  if not seconds or not jobs then
+    return nil
+  end
+  local long = seconds < 60 and string.format("%.0f s", seconds) or duration(seconds / 3600)
+  return string.format("wait in %s %s (median of %.0f)", name, long, jobs)
+end
+
+local function interruption_words(offer)
+  local taken = number_in(offer.interruptions, "count")
+  local instance_hours = number_in(offer.interruptions, "hours")
+  if not taken or not instance_hours then
+    return nil
+  end
+  local plural = taken == 1 and "" or "s"
+  local words = "%.0f interruption%s in %.0f h of %s"
+  return string.format(words, taken, plural, instance_hours, offer.type)
+end
+
+-- Return what is told of the budget; usd is the whole job's cost, if it has a bound.
+local function budget_words(prices, options, usd)
+  local grant = ended(prices, options)
+  if grant then
+    return grant
+  end
+  local account, left = remaining(prices, options)
+  if not left then
+    return nil
+  end
+  local words = string.format("%s has %.2f USD left in its budget", account, math.max(left, 0))
+  return usd and usd > left and words .. ", less than this job may cost" or words
+end
+
+local function other_words(offer)
+  local usd, buy = number_in(offer.other, "usd"), entry(offer.other, "buy")
+  if not usd or not buy then
+    return ""
+  end
+  local kind = entry(offer.other, "type")
+  local place = kind and kind ~= offer.type and " on " .. kind or ""
+  return string.format(", %s %.2f%s", buy, usd, place)
+end
+
+-- Return the line of the price, and a second one of what else is known.
+local function lines(prices, options, now)
   local age = now - (tonumber(prices.at) or 0)
   if age > TOO_OLD then
     return nil
@@ -337,28 +393,38 @@ local function line(prices, options, now)
         words = string.format("no time limit: %s USD each hour", amount(per_hour * tasks))
       end
       words = string.format("%s; %s now %.2f USD/h on %s", words, offer.buy, offer.usd, offer.type)
+      words = words .. other_words(offer)
       if age > STALE then
         words = string.format("%s, by prices of %s ago", words, duration(age / 3600))
       end
-      local account, left = remaining(prices, options)
-      local grant = ended(prices, options)
-      if grant then
-        words = words .. "; " .. grant
-      elseif left and usd and usd > left then
-        local rest = string.format("%s has %s USD left", account, amount(math.max(left, 0)))
-        words = string.format("%s; %s in its budget", words, rest)
-      end
-      return words
+      local others = {}
+      others[#others + 1] = wait_words(name, partition.wait)
+      others[#others + 1] = interruption_words(offer)
+      others[#others + 1] = budget_words(prices, options, usd)
+      return words, table.concat(others, "; ")
     end
   end
   return nil
 end
 
--- Print the line, or why the job is refused; return true then.
+local function is_step(options)
+  return options["type"] == "srun" and (os.getenv("SLURM_JOB_ID") or os.getenv("SLURM_JOBID"))
+end
+
+-- An option that neither the command, the environment nor the script gave is nil. slurmctld would
+-- take the default partition then (slurm_option_get in slurm_opt.c).
+local function choose_partition(options)
+  local partition = PARTITION_OF_CLASS[string.lower(options["qos"] or "")]
+  if partition and not options["partition"] and not is_step(options) then
+    options["partition"] = partition
+  end
+end
+
+-- Print the lines, or why the job is refused; return true then.
 local function check(options)
   local kind = options["type"]
-  if kind == "srun" and (os.getenv("SLURM_JOB_ID") or os.getenv("SLURM_JOBID")) then
-    return false -- a step of a job
+  if is_step(options) then
+    return false
   end
   local prices = read_prices()
   local words = prices and refusal(prices, options, os.time())
@@ -369,9 +435,15 @@ local function check(options)
   if kind == "scrontab" or count(options["quiet"]) or os.getenv("TOOLKIT_QUOTE") == "off" then
     return false
   end
-  words = prices and line(prices, options, os.time())
-  if words then
-    io.stderr:write(kind, ": ", words, "\n") -- slurm.log_info would put "lua: " before it
+  if not prices then
+    return false
+  end
+  local first, second = lines(prices, options, os.time())
+  if first then
+    io.stderr:write(kind, ": ", first, "\n") -- slurm.log_info would put "lua: " before it
+  end
+  if second and second ~= "" then
+    io.stderr:write(kind, ": ", second, "\n")
   end
   return false
 end
@@ -381,6 +453,7 @@ function slurm_cli_setup_defaults(options, early)
 end
 
 function slurm_cli_pre_submit(options, offset)
+  pcall(choose_partition, options)
   local whole, refused = pcall(check, options)
   return whole and refused and slurm.ERROR or slurm.SUCCESS
 end

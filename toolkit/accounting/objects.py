@@ -1,0 +1,74 @@
+"""Objects of S3, several fetched at once. One that S3 refuses hides no other.
+
+An error that concerns more than one object is raised: S3 is out of reach, or the credentials
+are no longer valid.
+"""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from botocore.exceptions import ClientError
+
+from toolkit.accounting.set_aside import REFUSED, SetAside
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from mypy_boto3_s3 import S3Client
+
+_READERS: Final = 8
+_ABSENT: Final = frozenset({"NoSuchKey", "InvalidObjectState"})
+"""The object was deleted since the listing, or is in an archive."""
+_KMS_CODES: Final = ("DisabledException", "NotFoundException", "KMSInvalidStateException")
+_DENIED: Final = frozenset({"AccessDenied", *(f"KMS.{code}" for code in _KMS_CODES)})
+"""The credentials may not read the object, or the key of its bytes is gone."""
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """S3's answer for an object that it does not give."""
+
+    error: ClientError
+
+    @property
+    def code(self) -> str:
+        """Return S3's code of the error."""
+        return self.error.response["Error"]["Code"]
+
+    @property
+    def is_denial(self) -> bool:
+        """Return whether the object is there, and may not be read."""
+        return self.code in _DENIED
+
+    def set_aside(self, key: str) -> SetAside:
+        """Return the object as a report names it."""
+        return SetAside(key, f"{REFUSED} ({self.code})")
+
+
+def fetched(s3: S3Client, bucket: str, keys: Sequence[str]) -> Iterator[bytes | Refusal]:
+    """Yield the bytes of each object, by the order of keys.
+
+    Raises ClientError. Credentials that may read none of several objects are wrong for all of
+    them, so that is raised at the end.
+    """
+
+    def fetch(key: str) -> bytes | Refusal:
+        try:
+            return s3.get_object(Bucket=bucket, Key=key)["Body"].read()
+        except ClientError as error:
+            refusal = Refusal(error)
+            if refusal.is_denial or refusal.code in _ABSENT:
+                return refusal
+            raise
+
+    denials: list[ClientError] = []
+    with ThreadPoolExecutor(_READERS) as pool:
+        for body in pool.map(fetch, keys):
+            if isinstance(body, Refusal) and body.is_denial:
+                denials.append(body.error)
+            yield body
+    if len(denials) == len(keys) > 1:
+        raise denials[0]
