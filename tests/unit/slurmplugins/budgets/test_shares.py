@@ -1,4 +1,4 @@
-"""What each account of a budget may commit while no pass is made."""
+"""The share of each account of a budget, while no pass is made."""
 
 from dataclasses import replace
 from decimal import Decimal
