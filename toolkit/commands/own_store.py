@@ -39,7 +39,7 @@ def own_bills(config: ClusterConfig) -> Path:
 
 
 def bills_store(config: ClusterConfig, folder: Path) -> ClusterStore:
-    """Return where a folder of records of bills says whose a record is."""
+    """Return the store that names the owner of a folder of bills."""
     return ClusterStore(cluster_folder(config.cluster, folder))
 
 

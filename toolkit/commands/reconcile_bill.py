@@ -135,7 +135,7 @@ def _run_fresh(
     *,
     dry_run: bool,
 ) -> Reconciliation:
-    """Hold the bill to a report of now, in the folder of this account's cluster alone."""
+    """Hold the bill to a report of now."""
     from toolkit.bill.record import FOLDER_VARIABLE
     from toolkit.commands import own_store
     from toolkit.deploy.session import connected

@@ -615,7 +615,7 @@ def test_what_aws_said_of_a_profile_tells_clusters_apart(toolkit, origin, on_aws
     [("period", "list"), ("period", "review", "2026-11"), ("statement", "--period", "2026-11")],
 )
 def test_bills_of_another_clusters_are_refused(toolkit, on_aws, words, tmp_path):
-    """Refuse a shared $TOOLKIT_BILLS too, where each cluster has a store of its own."""
+    """Refuse a shared folder of bills, with a store for each cluster."""
     on_aws.write_text("[profile work]\nsso_account_id = 999988887777\n")
     owner = tmp_path / "bills" / "clusters" / "demo"
     owner.mkdir(parents=True)
