@@ -443,7 +443,10 @@ def configure(state: Path, path: Path, port: int) -> None:
     settings["partitions"]["batch"] = {"pools": ["farm"], "policy": "spot-first"}
     settings["partitions"]["cheap"] = {"pools": ["farm"], "policy": "spot-only"}
     settings["accounts"].append({"name": "grants", "users": ["grace"]})
-    settings["classes"] = {"sweep": {"priority": 10, "per_user": {"jobs": 50}}}
+    settings["classes"] = {
+        "sweep": {"priority": 10, "per_user": {"jobs": 50}},
+        "thrifty": {"partitions": ["cheap"]},
+    }
     settings["budgets"] = {"grants-month": BUDGET, "nerf-month": PROJECT_BUDGET}
     settings["pools"]["rack"] = RACK
     settings["partitions"]["rack"] = {"pools": ["rack"]}

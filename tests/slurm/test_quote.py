@@ -51,6 +51,15 @@ def test_plain_sbatch_tells_a_researcher_what_the_job_would_cost(cluster, sbatch
     assert " USD/h on g5.xlarge" in line
 
 
+def test_a_class_is_all_that_a_researcher_types(cluster, sbatch):
+    number, told = sbatch("--qos=thrifty", "--time=01:00:00")
+    try:
+        job = cluster.job(number)
+        assert (job["qos"], job["partition"]) == ("thrifty", "cheap"), told
+    finally:
+        cluster.run("scancel", number)
+
+
 def test_the_line_and_a_quote_name_the_same_price(cluster, sbatch, tmp_path):
     _, told = sbatch("--time=08:00:00")
     script = tmp_path / "quoted.sbatch"
