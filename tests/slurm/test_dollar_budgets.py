@@ -137,9 +137,9 @@ def test_slurmdbd_holds_limits_and_shares_as_they_are_declared(cluster, settings
     """Set and take back limits, beside one of an admin."""
     path = tmp_path / "cluster.yaml"
 
-    def apply(limits: dict, **of_grace: object) -> str:
+    def apply(of_account: dict, **of_grace: object) -> str:
         accounts = [
-            {**item, "limits": limits} if item["name"] == "language" else item
+            {**item, "limits": of_account} if item["name"] == "language" else item
             for item in settings["accounts"]
         ]
         users = [
