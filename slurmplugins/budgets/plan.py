@@ -8,6 +8,7 @@ what is free.
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from itertools import islice
@@ -243,10 +244,14 @@ def _changes_by_account(
     snapshot: BudgetSnapshot, by_account: Mapping[str, Figures], parts: Mapping[str, int | None]
 ) -> Iterator[LimitChange]:
     memory = snapshot.memory
+    accounts = Counter(item.budget.name for item in by_account.values())
     for name, limits in sorted(snapshot.limits.items()):
         item = by_account.get(name)
         target = None if item is None else wanted_limit(parts[name], limits)
-        if (target is not None or name in memory.limited) and _differs(target, item, limits):
+        is_shared = item is not None and accounts[item.budget.name] > 1
+        if (target is not None or name in memory.limited) and _differs(
+            target, item, limits, is_shared=is_shared
+        ):
             yield LimitChange(name, GROUP, target, _why(item))
         holds = item is not None and item.holds
         saved = memory.held.get(name, Saved())
@@ -261,22 +266,26 @@ def _changes_by_account(
             yield LimitChange(name, SUBMIT, saved.submissions, _why(item))
 
 
-def _differs(target: int | None, item: Figures | None, limits: AccountLimits) -> bool:
+def _differs(
+    target: int | None, item: Figures | None, limits: AccountLimits, *, is_shared: bool
+) -> bool:
     """Return whether Slurm's limit must be moved.
 
-    Stale figures lower none. A limit that leaves nothing free needs no lower one.
+    Stale figures lower none. So of accounts that share a budget they raise none either. A limit
+    that leaves nothing free needs no lower one.
     """
     current = limits.group_minutes
     if target is None or item is None:
         return target != current
-    if item.stale and (current is None or target < current):
+    if item.stale and (is_shared or current is None or target < current):
         return False
     if current is None:
         return True
     exhausted = limits.used + limits.running
     if target <= exhausted and current <= exhausted:
         return False
-    tolerance = max(CENT, item.usd * TOLERANCE) * UNITS_PER_USD
+    # A share may be a small part of its budget, and smaller than a part of a thousand.
+    tolerance = (CENT if is_shared else max(CENT, item.usd * TOLERANCE)) * UNITS_PER_USD
     return abs(target - current) > tolerance
 
 

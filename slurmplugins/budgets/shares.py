@@ -66,7 +66,11 @@ def shares(
             own = {name: _of(name, waiting, item, config) for name in tops}
             queues = {name: [_demand(job) for job in queue] for name, queue in own.items()}
             short = {
-                name for name in tops if any(job.reason == WAITS_FOR_MONEY for job in own[name])
+                name
+                for name in tops
+                for job in own[name]
+                # One that costs more than all that is free must not keep it from the rest.
+                if job.reason == WAITS_FOR_MONEY and _demand(job).units <= free
             }
             parts = divide(free, queues, short)
         result.update({name: parts[above[name]] for name in names})

@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 KEY: Final = "submit_line"
+_ALL_PRIVATE: Final = ("accounts", "usage", "users")
+"""For a burst.json of an earlier toolkit, which does not say what is private."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +53,7 @@ def parse(document: object) -> SubmitLine | None:
             partitions=partitions,
             nodes={str(name): dict(item) for name, item in part["nodes"].items()},
             default_accounts={str(k): str(v) for k, v in part["default_accounts"].items()},
-            private_data=frozenset(map(str, part["private_data"])),
+            private_data=frozenset(map(str, part.get("private_data", _ALL_PRIVATE))),
         )
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise ConfigError((f"burst.json: {KEY}: {type(error).__name__}: {error}",)) from error

@@ -359,6 +359,8 @@ def test_a_job_of_a_class_gets_the_first_of_its_partitions(sbatch, kind, name):
         {"qos": "%s"},
         {},
         {"qos": "release", "type": "srun", "environment": {"SLURM_JOB_ID": "4"}.items()},
+        {"qos": "release", "reservation": "maintenance"},
+        {"qos": "release", "clusters": "other"},
     ],
     ids=str,
 )

@@ -81,6 +81,34 @@ def test_a_job_that_money_cannot_start_keeps_none_from_others(job):
     assert usd_of(job) == {"language": 20, "vision": 20}
 
 
+def test_a_job_that_costs_more_than_is_free_takes_nothing_from_the_others():
+    dear = waiting(usd="4000", reason="AssocGrpBillingMinutes")
+    assert usd_of(dear) == {"language": 20, "vision": 20}
+
+
+def test_a_share_that_is_a_small_part_of_its_budget_is_given():
+    budget = a_budget(usd=Decimal(100_000), accounts=("language", "vision"))
+    memory, jobs = a_memory("60000"), [waiting(9, "5")]
+    jobs += [waiting(number, "10", account="language") for number in range(10, 4910)]
+    given = {
+        "language": limits("language", group_minutes=40_000 * UNITS_PER_USD),
+        "vision": limits(group_minutes=0),
+    }
+    made = plan(snapshot(*jobs, memory=memory, config=a_config(budget), limits=given))
+    (vision,) = (item for item in made.limits if item.account == "vision")
+    assert vision.value >= 5 * UNITS_PER_USD
+
+
+def test_stale_figures_raise_no_share():
+    given = {
+        "language": limits("language", group_minutes=40 * UNITS_PER_USD),
+        "vision": limits(group_minutes=0),
+    }
+    memory = replace(a_memory("60"), measured_until=a_memory("60").measured_until - 2000)
+    made = plan(snapshot(waiting(usd="36"), memory=memory, config=a_config(BOTH), limits=given))
+    assert made.limits == ()
+
+
 def test_a_job_that_may_use_spot_alone_keeps_no_money_where_it_cannot_start():
     budget = replace(BOTH, steps=a_budget((50, Action.SPOT_ONLY), (100, Action.HOLD)).steps)
     assert usd_of(waiting(usd="36", reason="None"), budget=budget) == {"language": 20, "vision": 20}

@@ -256,3 +256,12 @@ def test_where_the_line_is_off_the_file_is_removed(tmp_path):
 def test_a_damaged_part_is_refused(part):
     with pytest.raises(ConfigError, match="submit_line"):
         submit_line.parse({"submit_line": part})
+
+
+def test_a_part_that_does_not_say_what_is_private_hides_all_that_can_be():
+    document = json.loads(burst_json(a_config(), FACTS, PRICES))
+    del document["submit_line"]["private_data"]
+    part = submit_line.parse(document)
+    assert price_file.visible(WHOLE, part.private_data).accounts == {}
+    content = price_file.document(burst.parse(document), part, SPOT, WHOLE, NOW)
+    assert json.loads(content)["default_accounts"] == {}

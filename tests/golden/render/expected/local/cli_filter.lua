@@ -412,10 +412,12 @@ local function is_step(options)
 end
 
 -- An option that neither the command, the environment nor the script gave is nil. slurmctld would
--- take the default partition then (slurm_option_get in slurm_opt.c).
+-- take the default partition then (slurm_option_get in slurm_opt.c). A reservation has a partition
+-- of its own, and another cluster has other partitions.
 local function choose_partition(options)
   local partition = PARTITION_OF_CLASS[string.lower(options["qos"] or "")]
-  if partition and not options["partition"] and not is_step(options) then
+  local elsewhere = options["reservation"] or options["clusters"]
+  if partition and not options["partition"] and not elsewhere and not is_step(options) then
     options["partition"] = partition
   end
 end
