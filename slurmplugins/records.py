@@ -117,9 +117,9 @@ class Writer:
         kinds = (
             self._instances,
             self._attempts,
-            self._slurm_instances,
             self._prices,
             self._metrics,
+            self._slurm_instances,  # its first answer is of a year: nothing waits behind it
         )
         for kind in kinds:
             try:
