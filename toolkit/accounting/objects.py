@@ -15,7 +15,7 @@ from botocore.exceptions import ClientError
 from toolkit.accounting.set_aside import REFUSED, SetAside
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Collection, Iterator, Sequence
 
     from mypy_boto3_s3 import S3Client
 
@@ -48,11 +48,13 @@ class Refusal:
         return SetAside(key, f"{REFUSED} ({self.code})")
 
 
-def fetched(s3: S3Client, bucket: str, keys: Sequence[str]) -> Iterator[bytes | Refusal]:
+def fetched(
+    s3: S3Client, bucket: str, keys: Sequence[str], *, refused_before: Collection[str] = ()
+) -> Iterator[bytes | Refusal]:
     """Yield the bytes of each object, by the order of keys.
 
-    Raises ClientError. Credentials that may read none of several objects are wrong for all
-    of them, so that is raised at the end.
+    Raises ClientError. Credentials that may read none of several objects are wrong for all of
+    them, so that is raised at the end. Objects that were refused before tell nothing of them.
     """
 
     def fetch(key: str) -> bytes | Refusal:
@@ -66,9 +68,9 @@ def fetched(s3: S3Client, bucket: str, keys: Sequence[str]) -> Iterator[bytes | 
 
     denials: list[ClientError] = []
     with ThreadPoolExecutor(_READERS) as pool:
-        for body in pool.map(fetch, keys):
-            if isinstance(body, Refusal) and body.is_denial:
+        for key, body in zip(keys, pool.map(fetch, keys), strict=True):
+            if isinstance(body, Refusal) and body.is_denial and key not in refused_before:
                 denials.append(body.error)
             yield body
-    if len(denials) == len(keys) > 1:
+    if len(denials) == len(set(keys).difference(refused_before)) > 1:
         raise denials[0]

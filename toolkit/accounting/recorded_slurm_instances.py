@@ -32,7 +32,10 @@ def read(buckets: Buckets, cluster: str, since: int, until: int) -> SlurmInstanc
     keys = list_days(
         buckets.s3, buckets.records, records.SLURM_INSTANCES, since, until + FIRST_SPAN
     )
-    pages, damaged = read_pages(buckets.s3, buckets.records, wanted(keys, since, until))
+    chosen = wanted(keys, since, until)
+    # They are few, and no cost is unknown without them.
+    harmless = {key.key for key in chosen}
+    pages, damaged = read_pages(buckets.s3, buckets.records, chosen, refused_before=harmless)
     content = SlurmInstances((), _harmless(damaged), reach=0)
     for page in sorted(pages, key=lambda item: (item.written, item.key)):
         if page.fields != sacct.INSTANCE_FIELDS:

@@ -277,14 +277,20 @@ def list_pages(s3: S3Client, bucket: str, prefix: str, since: int, until: int) -
 
 
 def read_pages(
-    s3: S3Client, bucket: str, keys: Sequence[RecordKey]
+    s3: S3Client,
+    bucket: str,
+    keys: Sequence[RecordKey],
+    *,
+    refused_before: Collection[str] = (),
 ) -> tuple[list[Page], list[SetAside]]:
     """Return the pages of these keys, in their order.
 
-    The objects that are none, or that S3 refuses, come beside them. Raises ClientError.
+    The objects that are none, or that S3 refuses, come beside them. Raises ClientError, also where
+    S3 denies all but those that it refused before.
     """
     pages, set_aside = [], []
-    bodies = objects.fetched(s3, bucket, [key.key for key in keys])
+    names = [key.key for key in keys]
+    bodies = objects.fetched(s3, bucket, names, refused_before=refused_before)
     for key, body in zip(keys, bodies, strict=True):
         if isinstance(body, objects.Refusal):
             set_aside.append(body.set_aside(key.key))

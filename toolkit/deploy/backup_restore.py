@@ -107,10 +107,11 @@ class Restore:
         _, sha256 = self.source.manifest(plan.backup)
         with self.report.phase("Restoring the databases"):
             _answer(self.head, ["restore", plan.backup, sha256])
-        apply_accounts(self.config, self.head, self.report)
         with self.report.phase("Restoring the instance ledger") as phase:
             entries = self._restore_ledger(plan.cluster)
             phase.result(f"{entries} instances")
+        # Last: it refuses accounts that somebody else made.
+        apply_accounts(self.config, self.head, self.report)
         return entries
 
     def _restore_ledger(self, cluster: str) -> int:

@@ -141,7 +141,10 @@ def _new_keys(
 def _read_batch(
     store: ClusterStore, source: Source, keys: Sequence[RecordKey], work: Work
 ) -> ReadResult:
-    pages, damaged = read_pages(source.s3, source.bucket, keys)
+    known = {
+        name for day in {databases.day(key.until) for key in keys} for name in store.pages(day)
+    }
+    pages, damaged = read_pages(source.s3, source.bucket, keys, refused_before=known)
     batch = _Batch()
     for item in damaged:
         batch.set_aside[item.name].append(item)

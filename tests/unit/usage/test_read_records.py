@@ -124,6 +124,15 @@ def test_a_page_that_s3_refuses_is_named_until_it_is_read(bucket, tmp_path):
     assert person.read(NOW + 8 * DAY).pages == 0
 
 
+def test_pages_that_s3_still_refuses_end_no_later_reading(bucket, tmp_path):
+    keys = [key for key in bucket.s3.buckets[KEPT] if key.startswith(records.SACCT)][:2]
+    bucket.s3.refusals = dict.fromkeys(keys, "AccessDenied")
+    person = Person(bucket, tmp_path)
+    person.read(NOW)
+    again = person.read(NOW + 8 * DAY)
+    assert {aside.name for aside in again.set_aside} == set(keys)
+
+
 def test_only_new_pages_are_fetched(bucket, tmp_path):
     person = Person(bucket, tmp_path)
     first = person.read(NOW)
