@@ -249,12 +249,8 @@ def slurm_not_asked(
         return []
     is_incomplete = any(without_cost) or not all(by_id[item.instance_id].end_seen for item in costs)
     known = f"known up to {moment(reach)} UTC alone" if reach else "not known"
-    return [
-        (
-            f"Slurm's own list of instances is {known}, since the head node does not answer: it may"
-            " name instances and ends that are missing here"
-        )
-    ][:is_incomplete]
+    text = "it may name instances and ends that are missing here"
+    return [f"Slurm's own list of instances is {known}: {text}"][:is_incomplete]
 
 
 def records_end(reach: int, reason: str) -> str:

@@ -84,8 +84,8 @@ def _deploy(check: AccountCheck, book: PriceBook, *, yes: bool, replace_head: bo
     outcome = cluster.deploy(yes=yes, replace_head=replace_head)
     head = Head(clients, config)
     jobs = left_users.limit_left_users(config, head)
-    account_changes = apply_accounts(config, head, report)
     login_nodes.wait_until_up(clients, config, report)
+    account_changes = apply_accounts(config, head, report)  # it refuses accounts of others
     status = gather(config, clients)
     if outcome.is_empty and not account_changes:
         click.echo("no changes")

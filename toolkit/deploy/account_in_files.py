@@ -19,12 +19,12 @@ _ARN_FIELDS = 5
 def profile_of(config: ClusterConfig) -> str:
     """Return the profile whose credentials the cluster's commands use.
 
-    It is empty for keys in the environment, as botocore prefers them to a profile that
-    cluster.yaml does not name.
+    It is empty for keys and for a token's role in the environment, as botocore prefers them to a
+    profile that cluster.yaml does not name.
     """
     if config.aws.profile:
         return config.aws.profile
-    if os.environ.get("AWS_ACCESS_KEY_ID"):
+    if os.environ.get("AWS_ACCESS_KEY_ID") or os.environ.get("AWS_WEB_IDENTITY_TOKEN_FILE"):
         return ""
     named = os.environ.get("AWS_DEFAULT_PROFILE") or os.environ.get("AWS_PROFILE")
     return named or "default"
@@ -38,7 +38,7 @@ def account_in_files(config: ClusterConfig) -> str:
     if config.aws.endpoint_url:
         return ""
     profile = profile_of(config)
-    account = _of_profile(config, profile) if profile else os.environ.get("AWS_ACCOUNT_ID", "")
+    account = _of_profile(config, profile) if profile else ""
     # A role's boundary is a policy of the account that has the role.
     account = account or _of_arn(config.iam.permissions_boundary or "")
     return account if _ACCOUNT.fullmatch(account) else ""

@@ -111,7 +111,7 @@ def lines(path: Path) -> list[dict[str, Any]]:
         raise QuoteError(f"can't read {path}: {error.strerror}") from error
     objects = []
     for text in texts:
-        with suppress(ValueError):
+        with suppress(ValueError, RecursionError):
             value = json.loads(text)
             if isinstance(value, dict):
                 objects.append(value)

@@ -98,5 +98,6 @@ def _ratio(prediction: Prediction, run: MeasuredRun, hour_of_gpus: HourOfGpus) -
 
 def _speed(value: object) -> Fraction | None:
     """Return a measured speed; None for what is none."""
-    is_number = isinstance(value, (int, float)) and math.isfinite(value) and value > 0
-    return Fraction(str(value)) if is_number else None
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        return None
+    return Fraction(str(value)) if math.isfinite(value) and value > 0 else None

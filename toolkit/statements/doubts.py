@@ -24,6 +24,7 @@ _FOR_INFORMATION: Final = (
     "not billed in between",
     "EC2 may bill up to",
     "some closed days have another cost policy",
+    "Slurm's own list of instances",  # what it may lack has a note of its own
 )
 """Parts of notes that doubt no amount."""
 _SHOWN_ELSEWHERE: Final = (

@@ -54,13 +54,13 @@ def test_the_profile_of_cluster_yaml_comes_before_the_environments(aws, monkeypa
     assert account_in_files(cluster(profile="work")) == A
 
 
-def test_keys_in_the_environment_come_before_the_environments_profile(aws, monkeypatch):
+@pytest.mark.parametrize("variable", ["AWS_ACCESS_KEY_ID", "AWS_WEB_IDENTITY_TOKEN_FILE"])
+def test_credentials_in_the_environment_come_before_its_profile(aws, monkeypatch, variable):
     (aws / "config").write_text(f"[profile work]\nsso_account_id = {A}\n")
     monkeypatch.setenv("AWS_PROFILE", "work")
-    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "test")
+    monkeypatch.setenv(variable, "test")
+    monkeypatch.setenv("AWS_ACCOUNT_ID", B)  # AWS asks no program to keep it true
     assert (account_in_files(cluster()), profile_of(cluster())) == ("", "")
-    monkeypatch.setenv("AWS_ACCOUNT_ID", B)
-    assert account_in_files(cluster()) == B
     assert account_in_files(cluster(profile="work")) == A
 
 
