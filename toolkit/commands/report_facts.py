@@ -21,6 +21,7 @@ from toolkit.finance.facts import FinanceFacts
 from toolkit.finance.indicators import values
 from toolkit.finance.list_prices import ListPrices
 from toolkit.finance.measures import measures
+from toolkit.finance.recorded_choices import NO_CHOICES
 from toolkit.prices import imports
 from toolkit.prices.catalogue import with_shapes_of
 
@@ -60,7 +61,9 @@ def facts_of(
         return kept
     prices = list_prices(config_path, config)
     before = _before(report, config_path, config, wanted, now) if with_trends else None
-    return FinanceFacts(config.targets, prices, before, choices(report, config, prices))
+    # The savings ledger alone shows them, and it is on the page that has trends.
+    recorded = choices(report, config, prices) if with_trends else NO_CHOICES
+    return FinanceFacts(config.targets, prices, before, recorded)
 
 
 def to_keep(
