@@ -31,7 +31,6 @@ if TYPE_CHECKING:
 LOOK_AHEAD = 100 * 86_400
 """Seconds after a report in which the ends of its attempts are looked for."""
 DAMAGED = "a page of records that is damaged"
-_LATEST_SECOND = 10**11
 
 PricePoint = tuple[str, str, int, str]
 """An instance type, a zone, the second of a change, and US dollars as text."""
@@ -154,7 +153,7 @@ class Page:
         for line in self.content.splitlines():
             match json_input.loads(line):
                 case [str(instance_type), str(zone), int(second), str(usd)] if (
-                    0 <= second < _LATEST_SECOND
+                    0 <= second < sacct.LATEST_SECOND
                 ):
                     yield instance_type, zone, second, usd
                 case _:
@@ -319,7 +318,7 @@ def parse_page(key: RecordKey, body: bytes) -> Page | None:
 def _second(value: object) -> int:
     """Return epoch seconds. Raises ValueError."""
     second = json_input.finite(value)
-    if not 0 <= second < _LATEST_SECOND:
+    if not 0 <= second < sacct.LATEST_SECOND:
         raise ValueError("no time")
     return int(second)
 

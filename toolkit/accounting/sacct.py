@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 _TIMEOUT = 300.0
 # 64 bits have 20 digits.
 _LONGEST_NUMBER = 20
-_LATEST_SECOND = 10**11
+LATEST_SECOND = 10**11
 # What sacct prints for a time that is not there. Any other text that is no time is damage.
 NO_TIMES = ("", "Unknown", "None")
 # The commas of a hostlist that are not within brackets.
@@ -151,7 +151,7 @@ def _epoch_second(row: Mapping[str, str], field: str) -> int | None:
     """Return epoch seconds; None for 0 and where sacct has no time."""
     text = row.get(field, "")  # a version may lack it
     second = _whole_number(text)
-    if second is not None and second < _LATEST_SECOND:
+    if second is not None and second < LATEST_SECOND:
         return second or None
     if text in NO_TIMES:
         return None

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from toolkit.usage.report import UsageKey
     from toolkit.usage.store import Store
@@ -77,24 +77,21 @@ def report_options(function: Callable[..., Any]) -> Callable[..., Any]:
 def _keys_of_attempts(
     _ctx: click.Context, _param: click.Parameter, text: str
 ) -> tuple[UsageKey, ...]:
-    """Parse names of groups, separated by commas."""
     from toolkit.usage.report import UsageKey
 
-    try:
-        return tuple(dict.fromkeys(UsageKey(part.strip()) for part in text.split(",")))
-    except ValueError as error:
-        raise click.BadParameter(f"{text!r}: give some of {', '.join(UsageKey)}") from error
+    return _parsed_keys(text, tuple(UsageKey))
 
 
 def _keys(_ctx: click.Context, _param: click.Parameter, text: str) -> tuple[UsageKey, ...]:
-    """Parse names of groups, separated by commas."""
     from toolkit.usage.instance_costs import KEYS
-    from toolkit.usage.report import UsageKey
 
+    return _parsed_keys(text, KEYS)
+
+
+def _parsed_keys(text: str, known: Sequence[UsageKey]) -> tuple[UsageKey, ...]:
+    """Parse names of groups, separated by commas."""
+    by_name = {key.value: key for key in known}
     try:
-        keys = tuple(dict.fromkeys(UsageKey(part.strip()) for part in text.split(",")))
-    except ValueError as error:
-        raise click.BadParameter(f"{text!r}: give some of {', '.join(KEYS)}") from error
-    if not set(keys) <= set(KEYS):
-        raise click.BadParameter(f"{text!r}: give some of {', '.join(KEYS)}")
-    return keys
+        return tuple(dict.fromkeys(by_name[part.strip()] for part in text.split(",")))
+    except KeyError as error:
+        raise click.BadParameter(f"{text!r}: give some of {', '.join(known)}") from error

@@ -13,6 +13,7 @@ import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from toolkit.accounts import forms
 from toolkit.accounts.marks import LEFT, Marks
 from toolkit.errors import HeadCommandFailed
 from toolkit.head_runner import SlurmAnswerError
@@ -118,14 +119,8 @@ def read_limits(config: ClusterConfig, head: Runner) -> tuple[Limit, ...]:
     """
     # woplimits: an account's limit is not the user's own, and must not come back as such.
     conditions = ("woplimits", f"cluster={config.cluster}", f"format={','.join(_FIELDS)}")
-    rows = head.run(["sacctmgr", "-n", "-P", "show", "assoc", *conditions])
-    limits = []
-    for line in rows.splitlines():
-        cells = tuple(cell.strip() for cell in line.split("|", len(_FIELDS) - 1))
-        if len(cells) != len(_FIELDS):
-            raise SlurmAnswerError(f"sacctmgr printed {len(cells)} columns: {line[:80]!r}")
-        if cells[0]:
-            limits.append(Limit(*cells))
+    text = head.run(["sacctmgr", "-n", "-P", "show", "assoc", *conditions])
+    limits = [Limit(*cells) for cells in forms.rows(text, _FIELDS) if cells[0]]
     return tuple(sorted(limits, key=lambda limit: (limit.user, limit.account, limit.partition)))
 
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 from slurmplugins.model.instance import Lifecycle
 from toolkit.accounting.instances import Instance
+from toolkit.accounting.sacct import LATEST_SECOND
 from toolkit.prices import (
     Catalogue,
     Price,
@@ -30,7 +31,6 @@ if TYPE_CHECKING:
 
 NEEDED: Final = ("instance", "node", "type", "launched")
 OTHERS: Final = ("ended", "zone", "lifecycle", "usd_per_hour")
-_LATEST_SECOND: Final = 10**11
 _END_OF_TIME: Final = 2**40
 
 
@@ -111,7 +111,7 @@ def _moment(text: str) -> int | None:
     A time without a zone is UTC.
     """
     if text.isascii() and text.isdecimal():
-        return int(text) if 0 < int(text) < _LATEST_SECOND else None
+        return int(text) if 0 < int(text) < LATEST_SECOND else None
     try:
         moment = datetime.fromisoformat(text)
     except ValueError:

@@ -11,7 +11,7 @@ from slurmplugins.model import records
 from slurmplugins.slurm import sacct as call
 from tests.fakes.record_bucket import Adder
 from tests.fakes.slurmdbd import NAMES, Row
-from tests.unit.accounting.test_records import DAY, HOUR, KEPT, T0, Cluster
+from tests.unit.accounting.test_records import DAY, HOUR, KEPT, T0, Cluster, copy_of
 from tests.unit.usage.record_store import Person
 from toolkit.accounting.metrics import STANDARD, Metrics
 from toolkit.accounting.records import Buckets, RecordsInS3
@@ -64,10 +64,7 @@ def metrics(cluster, day, size, *, measured=None, passed=None, written=None, oth
 @pytest.fixture
 def bucket(cluster):
     """The cluster, whose bucket a test may change."""
-    copy = Cluster()
-    copy.s3.buckets[KEPT] = dict(cluster.s3.buckets[KEPT])
-    copy.s3.written = dict(cluster.s3.written)
-    return copy
+    return copy_of(cluster)
 
 
 def content(person):
