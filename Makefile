@@ -30,7 +30,8 @@ setup-test: ## Install what the tests need as well
 demo: setup-demo ## From nothing to a model trained through a spot interruption, and what it cost
 	@$(BIN)/python -m toolkit.demo --config $(EXAMPLE)
 
-# Three at once: the Slurm tier is the longest and mostly waits, so it comes first. Each prints all that it said when it is over.
+# Three at once: the Slurm tier is the longest and mostly waits, so it comes first. Each prints all that it said when it is over,
+# and goes on after a failure: a first failed test must not hide a second.
 TIERS := slurm contract pure
 
 test: setup-test ## Everything: lint, unit, property, contract, golden, oldest SDK, real Slurm
@@ -38,7 +39,7 @@ test: setup-test ## Everything: lint, unit, property, contract, golden, oldest S
 
 .PHONY: pure $(TIERS:%=tier-%)
 $(TIERS:%=tier-%): tier-%:
-	@scripts/buffered $* $(if $(filter-out slurm,$*),nice -n 15) $(MAKE) --no-print-directory -j1 $*
+	@scripts/buffered $* $(if $(filter-out slurm,$*),nice -n 15) $(MAKE) --no-print-directory --keep-going -j1 $*
 
 pure: lint types unit property golden sdk
 

@@ -39,6 +39,7 @@ from toolkit.usage.store import Store
 NOW = END + 6000
 STOPPED = {"it was stopped"}
 LEFT_TO_EXACT_ENGINE = {
+    "cloudtrail-disagrees": STOPPED,
     "stopped-head": STOPPED,
     "stopped-head-cloudtrail": STOPPED,
     "two-starts": STOPPED,
