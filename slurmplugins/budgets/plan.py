@@ -1,14 +1,7 @@
-"""Plan one pass: figures of all budgets, and the changes in Slurm that follow. Pure.
-
-Slurm starts a job only if its whole time limit fits into GrpTRESMins beside what is used and what
-running jobs may still use (`safe`). So the limit is: used, plus running, plus what is free. A job
-that ends early gives its rest back in Slurm itself, without a pass. Accounts of one budget divide
-what is free.
-"""
+"""Plan one pass: figures of all budgets, and the changes in Slurm that follow. Pure."""
 
 from __future__ import annotations
 
-from collections import Counter
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from itertools import islice
@@ -16,6 +9,7 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final
 
 from slurmplugins.budgets.figures import CENT, Figures, Spending, figures
+from slurmplugins.budgets.limit_changes import limit_changes
 from slurmplugins.budgets.memory import Saved
 from slurmplugins.budgets.project_holds import project_holds, requeued
 from slurmplugins.budgets.shares import shares
@@ -27,13 +21,12 @@ from slurmplugins.model.account_limits import UNITS_PER_USD
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
+    from slurmplugins.budgets.limit_changes import LimitChange
     from slurmplugins.budgets.memory import Memory, Override
     from slurmplugins.budgets.weights import Purchase, WeightChange
     from slurmplugins.config.budgets import Budget, BudgetsConfig, BudgetStep
     from slurmplugins.model.account_limits import AccountLimits, BilledJob
 
-TOLERANCE: Final = Decimal("0.001")
-"""The share of a budget by which a limit may be off. Each change is a row in slurmdbd for ever."""
 NOTICES: Final = 20
 """Jobs that get a comment in one pass: each is a call of scontrol."""
 WAITS: Final = (
@@ -60,27 +53,6 @@ class BudgetSnapshot:
     weights: Mapping[str, str] = field(default_factory=dict)
     """TRESBillingWeights by partition, as slurmctld has it."""
     purchases: tuple[Purchase, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class LimitChange:
-    """A limit of an account; `value` None removes it."""
-
-    account: str
-    setting: str
-    """Such as GrpTRESMins=billing."""
-    value: int | None
-    why: str
-
-    @property
-    def fields(self) -> dict[str, Any]:
-        """Return the change as values for a log line and for JSON."""
-        return {
-            "account": self.account,
-            "setting": self.setting,
-            "value": self.value,
-            "why": self.why,
-        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,11 +110,6 @@ class BudgetPlan:
     weights: tuple[WeightChange, ...] = ()
 
 
-GROUP: Final = "GrpTRESMins=billing"
-RUN: Final = "GrpTRESRunMins=billing"
-SUBMIT: Final = "GrpSubmitJobs"
-
-
 def plan(snapshot: BudgetSnapshot) -> BudgetPlan:
     """Return the figures, and the changes that make Slurm hold them."""
     config, memory, jobs, now = snapshot.config, snapshot.memory, snapshot.jobs, snapshot.now
@@ -164,7 +131,7 @@ def plan(snapshot: BudgetSnapshot) -> BudgetPlan:
     notices = tuple(islice(_notices(snapshot, lines), NOTICES))
     return BudgetPlan(
         figures=all_figures,
-        limits=_limit_changes(snapshot, by_account, parts),
+        limits=limit_changes(snapshot, by_account, parts),
         denials=tuple(_denials(snapshot, denied)),
         requeues=tuple(
             sorted({*_requeues(snapshot, by_account), *requeued(config, jobs, by_project)})
@@ -184,11 +151,6 @@ def plan(snapshot: BudgetSnapshot) -> BudgetPlan:
         problems=problems,
         weights=tuple(weight_changes(config.weights, snapshot.purchases, snapshot.weights)),
     )
-
-
-def wanted_limit(share: int | None, limits: AccountLimits) -> int | None:
-    """Return GrpTRESMins=billing for what is free; None for no limit."""
-    return None if share is None else max(0, limits.used + limits.running + share)
 
 
 def _spending(snapshot: BudgetSnapshot, budget: Budget) -> Spending:
@@ -220,73 +182,6 @@ def _current(
             if other is None or item.period.begin > other.period.begin:
                 result[name] = item
     return result
-
-
-def _limit_changes(
-    snapshot: BudgetSnapshot, by_account: Mapping[str, Figures], parts: Mapping[str, int | None]
-) -> tuple[LimitChange, ...]:
-    """Return the changes. Lower limits come first.
-
-    So accounts have no more together while they are made, nor after one that fails.
-    """
-    changes = _changes_by_account(snapshot, by_account, parts)
-    return tuple(sorted(changes, key=lambda change: _raises(change, snapshot)))
-
-
-def _raises(change: LimitChange, snapshot: BudgetSnapshot) -> bool:
-    limits = snapshot.limits[change.account]
-    current = {GROUP: limits.group_minutes, RUN: limits.run_minutes, SUBMIT: limits.submissions}
-    before = current[change.setting]
-    return change.value is None or (before is not None and change.value > before)
-
-
-def _changes_by_account(
-    snapshot: BudgetSnapshot, by_account: Mapping[str, Figures], parts: Mapping[str, int | None]
-) -> Iterator[LimitChange]:
-    memory = snapshot.memory
-    accounts = Counter(item.budget.name for item in by_account.values())
-    for name, limits in sorted(snapshot.limits.items()):
-        item = by_account.get(name)
-        target = None if item is None else wanted_limit(parts[name], limits)
-        is_shared = item is not None and accounts[item.budget.name] > 1
-        if (target is not None or name in memory.limited) and _differs(
-            target, item, limits, is_shared=is_shared
-        ):
-            yield LimitChange(name, GROUP, target, _why(item))
-        holds = item is not None and item.holds
-        saved = memory.held.get(name, Saved())
-        if holds and limits.run_minutes != 0:
-            yield LimitChange(name, RUN, 0, _why(item))
-        elif not holds and name in memory.held and limits.run_minutes != saved.run_minutes:
-            yield LimitChange(name, RUN, saved.run_minutes, _why(item))
-        refuses = item is not None and Action.REFUSE in item.actions
-        if refuses and limits.submissions != 0:
-            yield LimitChange(name, SUBMIT, 0, _why(item))
-        elif not refuses and name in memory.refused and limits.submissions == 0:
-            yield LimitChange(name, SUBMIT, saved.submissions, _why(item))
-
-
-def _differs(
-    target: int | None, item: Figures | None, limits: AccountLimits, *, is_shared: bool
-) -> bool:
-    """Return whether Slurm's limit must be moved.
-
-    Stale figures lower none. So of accounts that share a budget they raise none either. A limit
-    that leaves nothing free needs no lower one.
-    """
-    current = limits.group_minutes
-    if target is None or item is None:
-        return target != current
-    if item.stale and (is_shared or current is None or target < current):
-        return False
-    if current is None:
-        return True
-    exhausted = limits.used + limits.running
-    if target <= exhausted and current <= exhausted:
-        return False
-    # A share may be a small part of its budget, and smaller than a part of a thousand.
-    tolerance = (CENT if is_shared else max(CENT, item.usd * TOLERANCE)) * UNITS_PER_USD
-    return abs(target - current) > tolerance
 
 
 def _with_limits(snapshot: BudgetSnapshot, by_account: Mapping[str, Figures]) -> Memory:
@@ -424,10 +319,3 @@ def _reached(all_figures: tuple[Figures, ...], memory: Memory) -> Iterator[Reach
         for step in item.budget.steps:
             if before < step.percent <= item.standing.percent:
                 yield Reached(item, step)
-
-
-def _why(item: Figures | None) -> str:
-    if item is None:
-        return "no budget"
-    step = f"{item.step.percent} % {item.step.action.value}" if item.step else "below its steps"
-    return f"{item.budget.name}: {step}"

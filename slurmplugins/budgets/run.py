@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
     from decimal import Decimal
 
+    from slurmplugins.budgets.limit_changes import LimitChange
     from slurmplugins.budgets.plan import JobNotice, Reached
     from slurmplugins.budgets.spending import HeadSpending
     from slurmplugins.config.budgets import BudgetsConfig
@@ -31,6 +32,15 @@ if TYPE_CHECKING:
     from slurmplugins.system.logger import Log
 
 PROGRAM_SECONDS: Final = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """A change in Slurm, with its audit line."""
+
+    make: Callable[[], None]
+    limit: LimitChange | None = None
+    """The limit that is changed, if it is one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +101,8 @@ def run_pass(snapshot: BudgetSnapshot, parts: Parts) -> BudgetPlan:
     Raises StateError if the memory can't be saved, with nothing changed then.
     Slurm's own limits are remembered before ours take their place, and until they are back. A
     change that fails is made by the next pass, which compares Slurm with the plan again. So is a
-    comment that was not written.
+    comment that was not written. While a budget's lower limit is refused, its accounts get none
+    that is higher.
     """
     made = plan(snapshot)
     for item in made.reached:
@@ -99,7 +110,7 @@ def run_pass(snapshot: BudgetSnapshot, parts: Parts) -> BudgetPlan:
     meanwhile = memory_meanwhile(snapshot.memory, made.memory)
     files.save(parts.folder, meanwhile)
     written: set[int] = set()
-    comments = [partial(_comment, item, parts, written) for item in made.notices]
+    comments = [Change(partial(_comment, item, parts, written)) for item in made.notices]
     done = _change_all([*_changes(made, parts, snapshot.now), *comments], parts.log)
     unwritten = {item.job for item in made.notices} - written
     notes = {job: text for job, text in made.memory.notes.items() if job not in unwritten}
@@ -115,17 +126,24 @@ def run_pass(snapshot: BudgetSnapshot, parts: Parts) -> BudgetPlan:
     return made
 
 
-def _change_all(works: Iterable[Callable[[], None]], log: Log) -> bool:
+def _change_all(changes: Iterable[Change], log: Log) -> bool:
     """Change Slurm, and return whether nothing failed."""
+    refused: set[str] = set()
     done = True
-    for work in works:
+    for change in changes:
+        limit = change.limit
+        if limit is not None and limit.raises and limit.budget in refused:
+            done = False
+            continue
         try:
-            work()
+            change.make()
         except SlurmUnreachable as error:
             log.warning(LogEvent.BUDGET_CHANGE_FAILED, message=error.message)
             return False  # what it did, the next pass sees
         except SlurmRefused as error:
             log.warning(LogEvent.BUDGET_CHANGE_FAILED, message=error.message)
+            if limit is not None and limit.budget is not None and not limit.raises:
+                refused.add(limit.budget)
             done = False
     return done
 
@@ -139,41 +157,28 @@ def _comment(notice: JobNotice, parts: Parts, written: set[int]) -> None:
     written.add(notice.job)
 
 
-def _changes(made: BudgetPlan, parts: Parts, now: float) -> list[Callable[[], None]]:
-    """Return the changes in Slurm, each with its audit line."""
+def _changes(made: BudgetPlan, parts: Parts, now: float) -> Iterator[Change]:
+    """Yield the changes in Slurm, each with its audit line."""
     logged = partial(_logged, parts, now)
     limits, slurm = parts.slurm_limits, parts.slurm
-    return [
-        *(
-            logged(work, LogEvent.BUDGET_LIMIT_CHANGED, **fields)
-            for work, fields in _limit_changes(made, limits)
-        ),
-        *(
-            logged(partial(slurm.requeue, job), LogEvent.BUDGET_JOB_REQUEUED, job=job)
-            for job in made.requeues
-        ),
-        *(
-            logged(partial(work, jobs), event, jobs=list(jobs))
-            for work, event, jobs in (
-                (limits.hold, LogEvent.BUDGET_JOBS_HELD, made.holds),
-                (limits.release, LogEvent.BUDGET_JOBS_RELEASED, made.releases),
-            )
-            if jobs
-        ),
-    ]
-
-
-def _limit_changes(
-    made: BudgetPlan, limits: SlurmLimits
-) -> Iterator[tuple[Callable[[], None], dict[str, Any]]]:
-    """Yield the changes of limits, each with its values for the audit."""
+    changed = LogEvent.BUDGET_LIMIT_CHANGED
     for limit in made.limits:
-        yield partial(limits.set_limit, limit.account, limit.setting, limit.value), limit.fields
+        work = partial(limits.set_limit, limit.account, limit.setting, limit.value)
+        yield Change(logged(work, changed, **limit.fields), limit)
     for denial in made.denials:
-        accounts = sorted(denial.accounts)
-        yield partial(limits.deny_accounts, denial.partition, accounts), denial.fields
+        work = partial(limits.deny_accounts, denial.partition, sorted(denial.accounts))
+        yield Change(logged(work, changed, **denial.fields))
     for change in made.weights:
-        yield partial(limits.set_weights, change.partition, change.weights), change.fields
+        work = partial(limits.set_weights, change.partition, change.weights)
+        yield Change(logged(work, changed, **change.fields))
+    for job in made.requeues:
+        yield Change(logged(partial(slurm.requeue, job), LogEvent.BUDGET_JOB_REQUEUED, job=job))
+    for make, event, jobs in (
+        (limits.hold, LogEvent.BUDGET_JOBS_HELD, made.holds),
+        (limits.release, LogEvent.BUDGET_JOBS_RELEASED, made.releases),
+    ):
+        if jobs:
+            yield Change(logged(partial(make, jobs), event, jobs=list(jobs)))
 
 
 def _logged(

@@ -25,12 +25,11 @@ def command(
     """Print what measures saved, and what they cost, by month.
 
     Each line has what it cost too. The lines compare with different ways, which are stated, so
-    they do not add up.
+    they do not add up. A closed month's are what is known now, as standard error says.
     """
-    from toolkit.accounting.allocation import Window
     from toolkit.commands.report_choices import choices
-    from toolkit.commands.report_closed import made_report
     from toolkit.commands.report_facts import list_prices
+    from toolkit.commands.report_period import Wanted, live_lines, made
     from toolkit.finance import savings_text
     from toolkit.finance.charges_by_day import charges_by_day
     from toolkit.finance.outcomes import Outcomes
@@ -38,19 +37,19 @@ def command(
 
     config = load(config_path)
     now = datetime.now(UTC)
-    window = Window(*period(since, until, now))
-    making = made_report(
-        config_path,
-        config,
-        window,
-        int(now.timestamp()),
+    wanted = Wanted(
+        seconds=period(since, until, now),
+        period=None,
         trail=None,
         anew=False,
         needs_head=False,
+        sums_suffice=False,
     )
-    with making as (report, _):
+    with made(config_path, config, wanted, now) as (report, _):
+        for line in live_lines(config, wanted):
+            click.echo(line, err=True)
         prices = list_prices(config_path, config)
-        made = ledger(
+        savings = ledger(
             report,
             prices,
             list(charges_by_day(report)),
@@ -60,6 +59,6 @@ def command(
     if as_json:
         from toolkit.output import print_json
 
-        print_json(savings_text.as_json(report, made))
+        print_json(savings_text.as_json(report, savings))
     else:
-        click.echo(savings_text.as_text(report, made))
+        click.echo(savings_text.as_text(report, savings))

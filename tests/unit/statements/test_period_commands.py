@@ -505,6 +505,16 @@ def test_live_figures_of_closed_days_are_said_to_be_so(toolkit, words):
     )
 
 
+def test_live_savings_of_closed_days_are_said_to_be_so(toolkit):
+    words = ("savings", "--since", "2026-11-29", "--until", "2026-12-02")
+    toolkit(*words)
+    assert "closed" not in toolkit.err
+    close(toolkit, "2026-11")
+    toolkit(*words)
+    (line,) = toolkit.err.splitlines()
+    assert line.startswith("2026-11 is closed: these figures are what is known now")
+
+
 def test_a_report_of_open_days_alone_says_nothing_of_closed_months(toolkit):
     close(toolkit, "2026-11")
     for words in (

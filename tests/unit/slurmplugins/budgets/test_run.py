@@ -60,6 +60,7 @@ class FakeSlurm:
         self.weights: list[tuple[str, str]] = []
         self.error: Exception | None = None
         self.refused: set[int] = set()
+        self.refused_accounts: set[str] = set()
 
     def jobs(self) -> tuple[BilledJob, ...]:
         return self.waiting
@@ -75,6 +76,8 @@ class FakeSlurm:
 
     def set_limit(self, account: str, setting: str, value: int | None) -> None:
         self.calls.append((account, setting, value))
+        if account in self.refused_accounts:
+            raise SlurmRefused("not permitted")
         if self.error:
             raise self.error
 
@@ -269,6 +272,27 @@ def test_a_refused_change_leaves_the_others(tmp_path: Path):
     assert [setting for _, setting, _ in slurm.calls] == [
         "GrpTRESMins=billing", "GrpTRESRunMins=billing"
     ]  # fmt: skip
+
+
+def test_while_a_lower_limit_is_refused_none_of_its_budget_is_raised(tmp_path: Path):
+    remember(tmp_path, a_memory("0"))
+    accounts = {
+        "audio": limits(group_minutes=10**9),
+        "vision": limits(group_minutes=1),
+        "zoo": limits(group_minutes=1),
+    }
+    slurm = FakeSlurm(**accounts)
+    shared = a_budget(accounts=("audio", "vision"))
+    alone = replace(a_budget(), name="zoo", accounts=("zoo",))
+    config = a_config(shared, alone)
+    slurm.refused_accounts = {"audio"}
+    a_pass(tmp_path, slurm, config)
+    changed = [account for account, setting, _ in slurm.calls if setting == "GrpTRESMins=billing"]
+    assert changed == ["audio", "zoo"]
+    slurm.refused_accounts = set()
+    slurm.calls.clear()
+    a_pass(tmp_path, slurm, config)
+    assert [account for account, _, _ in slurm.calls] == ["audio", "vision", "zoo"]
 
 
 def test_a_first_pass_measures_the_period_by_what_slurm_billed(tmp_path: Path):
