@@ -18,6 +18,7 @@ from toolkit.deploy.preflight.facts import (
     Unanswered,
 )
 from toolkit.deploy.preflight.quotas import quota_of, quotas_of
+from toolkit.deploy.preflight.rates import rate_checks
 from toolkit.deploy.preflight.uses import uses
 
 NOW = datetime(2026, 11, 25, 12, tzinfo=UTC)
@@ -229,6 +230,43 @@ def test_a_quota_below_all_nodes_at_once_is_a_warning():
     }
     assert found(with_quota(quota_of("g5.xlarge", "spot").name, 32.0)) == set()
     assert found(with_quota(standard, 8.0)) == set(), "no pool has these types"
+
+
+STATED = "aws: {{region: us-east-1, instance_rate: {{burst: 1000, per_second: {}}}}}"
+
+
+@pytest.mark.parametrize(
+    ("nodes", "per_second", "sentence"),
+    [
+        (1900, None, None),
+        (1901, None, "a job of more than 1900 nodes is tried once, and held if the account has no"),
+        (3700, 6, None),
+        (3701, 6, "a job of more than 3700 nodes is held at once: aws.instance_rate (1000 at once"),
+    ],
+)
+def test_a_pool_beyond_the_rate_of_instance_starts_is_a_warning(nodes, per_second, sentence):
+    """Count 1,000 at once, and the rest for half of 900 s."""
+    text = FILE.replace("count: 8", f"count: {nodes}")
+    if per_second is not None:
+        text = text.replace("aws: {region: us-east-1}", STATED.format(per_second))
+    findings = list(rate_checks(parse(text)))
+    assert [item.slug for item in findings] == ["rate-below-pool"] * (sentence is not None)
+    assert all(item.message.startswith(sentence) for item in findings)
+
+
+def test_a_fleet_does_not_draw_on_the_rate_of_instance_starts():
+    """Give each lifecycle a second type, and one of them a reservation."""
+    text = FILE.replace("count: 8", "count: 4000")
+    for lifecycle in ("spot", "on-demand"):
+        first = f"      - {{type: g5.xlarge, capacity: {lifecycle}}}\n"
+        assert first in text
+        text = text.replace(first, first + first.replace("g5.xlarge", "g5.2xlarge"))
+    assert not list(rate_checks(parse(text)))
+    reserved = text.replace(
+        "{type: g5.2xlarge, capacity: on-demand}",
+        "{type: g5.2xlarge, capacity: on-demand, zone: us-east-1b, reservation: cr-0a1b2c3d}",
+    )
+    assert [item.slug for item in rate_checks(parse(reserved))] == ["rate-below-pool"]
 
 
 def test_a_quota_below_one_node_is_an_error_if_the_pool_has_nothing_else():

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from toolkit.deploy.preflight.findings import Finding, Severity
 from toolkit.deploy.preflight.quotas import quota_checks
+from toolkit.deploy.preflight.rates import rate_checks
 from toolkit.deploy.preflight.reservations import reservation_checks
 from toolkit.deploy.preflight.types import type_checks, zone_checks
 from toolkit.deploy.preflight.uses import uses
@@ -23,6 +24,7 @@ def account_checks(config: ClusterConfig, facts: AccountFacts, now: datetime) ->
     yield from zone_checks(config, facts)
     yield from type_checks(config, facts)
     yield from quota_checks(config, facts)
+    yield from rate_checks(config)
     yield from reservation_checks(config, facts, now)
     yield from _image_build(facts)
     yield from _default_key(config, facts)
