@@ -53,8 +53,12 @@ def read_associations(runner: Runner, cluster: str) -> dict[Association, Existin
 
 
 def parse_associations(text: str) -> dict[Association, Existing]:
-    """Parse the answer."""
-    found, partitioned = {}, set()
+    """Parse the answer.
+
+    An association of a single partition without its plain one has settings of the latter: none.
+    """
+    found: dict[Association, Existing] = {}
+    partitioned = set()
     for account, user, partition, share, *limits, comment in forms.rows(text, _FIELDS):
         if partition:
             partitioned.add(Association(account, user))
@@ -62,7 +66,9 @@ def parse_associations(text: str) -> dict[Association, Existing]:
         values = zip(SETTINGS, (share if user else "", *limits), strict=True)
         settings = dict(pair for name, value in values if value for pair in _settings(name, value))
         found[Association(account, user)] = Existing(Marks.parse(comment), settings)
-    return {key: replace(item, has_partitions=key in partitioned) for key, item in found.items()}
+    for key in partitioned:
+        found[key] = replace(found.get(key, Existing()), has_partitions=True)
+    return found
 
 
 def with_marks(tree: AccountTree, existing: Mapping[Association, Existing]) -> AccountTree:
@@ -72,7 +78,8 @@ def with_marks(tree: AccountTree, existing: Mapping[Association, Existing]) -> A
         for key, item in existing.items()
         if key.user and item.marks.value(MADE) is not None and not item.has_partitions
     )
-    return replace(tree, made=made)
+    partitioned = frozenset(key for key, item in existing.items() if item.has_partitions)
+    return replace(tree, made=made, partitioned=partitioned)
 
 
 def _settings(name: str, value: str) -> Iterator[tuple[str, str]]:

@@ -43,6 +43,8 @@ class AccountTree:
     associations: frozenset[Association] = frozenset()
     made: frozenset[Association] = frozenset()
     """Those of users that the toolkit made; it may remove these and no others."""
+    partitioned: frozenset[Association] = frozenset()
+    """Those of users that have associations of single partitions beside them."""
     taken: frozenset[str] = frozenset()
     """Accounts that somebody else made, also those on other clusters alone."""
     default_accounts: Mapping[str, str] = field(default_factory=dict)  # each user's default account

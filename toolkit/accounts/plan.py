@@ -215,7 +215,7 @@ def _accounts_left(
         if not account.owned:
             reason = ", not made by the toolkit"
         elif prune:
-            reason = ", with users or accounts that the toolkit did not make"
+            reason = ", with users or accounts below it that stay"
         yield f"{_account_text(account)}{reason}"
 
 
@@ -229,9 +229,14 @@ def _members_left(
     """Yield the users' associations that are not in cluster.yaml, and stay."""
     for association in sorted(current.associations - target.associations - removed):
         if association.account != ROOT:
-            reason = "" if association in current.made else ", not made by the toolkit"
-            if prune and not reason:
-                reason = ", as the user's default account"
+            reason = ""
+            if association in current.partitioned:
+                reason = ", with associations of single partitions, which an admin made"
+            elif association not in current.made:
+                reason = ", not made by the toolkit"
+            elif prune:
+                is_owned = current.accounts[association.account].owned
+                reason = ", as the user's default account" if is_owned else ", in another's account"
             yield f"{_association_text(association)}{reason}"
 
 

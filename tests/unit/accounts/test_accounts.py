@@ -125,8 +125,8 @@ def test_an_account_of_ours_stays_while_it_has_users_or_accounts_of_an_admin():
     ]
     assert account_plan.left_alone == (
         "account below, not made by the toolkit",
-        "account vision, with users or accounts that the toolkit did not make",
-        "account speech, with users or accounts that the toolkit did not make",
+        "account vision, with users or accounts below it that stay",
+        "account speech, with users or accounts below it that stay",
         "user carl in account vision, not made by the toolkit",
     )
 
@@ -154,7 +154,9 @@ def test_a_user_with_an_association_of_one_partition_is_not_removed():
     )
     account_plan = make(slurm, smaller, prune=True)
     assert account_plan.changes == ()
-    assert account_plan.left_alone == ("user bob in account vision, not made by the toolkit",)
+    assert account_plan.left_alone == (
+        "user bob in account vision, with associations of single partitions, which an admin made",
+    )
 
 
 @pytest.mark.parametrize("name", ["a,vision", "x=y", "a b", "1;id"])

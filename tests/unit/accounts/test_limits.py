@@ -9,6 +9,7 @@ from tests.fakes.sacctmgr import FakeSacctmgr
 from tests.unit.render.render_samples import a_config
 from toolkit.accounts import apply, whole_plan
 from toolkit.accounts.associations import parse_associations
+from toolkit.accounts.limits import plan_limits
 from toolkit.accounts.model import Association
 from toolkit.deploy import left_users
 from toolkit.head_runner import SlurmAnswerError
@@ -258,6 +259,16 @@ def test_a_user_with_associations_of_partitions_is_not_changed():
     make(slurm, config(**BARE))
     slurm.partitions.add(("vision", "ada", "spot"))
     made = make(slurm, config(**{**BARE, "ada": ADA}), adopt=True)
+    assert made.changes == ()
+    (note,) = made.notes
+    assert "associations of single partitions" in note
+
+
+def test_a_user_with_an_association_of_a_partition_alone_is_not_changed():
+    text = "vision|||1|||||||||\nvision|ada|spot|5|||||||||\n"
+    existing = parse_associations(text)
+    target = {Association("vision", "ada"): {"fairshare": "7"}}
+    made = plan_limits(target, existing, "demo")
     assert made.changes == ()
     (note,) = made.notes
     assert "associations of single partitions" in note
