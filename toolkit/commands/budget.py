@@ -254,6 +254,7 @@ def _override_words(
     from decimal import Decimal, InvalidOperation
 
     from slurmplugins.budgets.overrides import parse_override
+    from slurmplugins.budgets.printing import LIFTED
     from slurmplugins.errors import BadName
 
     now = datetime.now(UTC)
@@ -268,7 +269,7 @@ def _override_words(
     if not is_amount:
         raise click.UsageError(f"--usd {usd!r}: expected US dollars above 0")
     by = getpass.getuser()
-    words = (usd or "lift", str(int(until.timestamp())), by, reason)
+    words = (usd or LIFTED, str(int(until.timestamp())), by, reason)
     try:
         parse_override(*words, now.timestamp())  # as the head will: a dry run says what it takes
     except BadName as error:
@@ -331,6 +332,7 @@ def _dated(config_path: Path | None) -> ClusterConfig:
 
 
 def _print_figures(answer: BudgetFacts) -> None:
+    from slurmplugins.budgets.printing import LIFTED
     from toolkit.output import plain, table
 
     if not answer.budgets:
@@ -340,7 +342,7 @@ def _print_figures(answer: BudgetFacts) -> None:
     for item in answer.budgets:
         if item.override is not None:
             usd = item.override.usd
-            what = "no step holds" if usd == "lift" else f"{usd} USD more"
+            what = "no step holds" if usd == LIFTED else f"{usd} USD more"
             click.echo(
                 plain(
                     f"{item.name}: {what} until {item.override.until:%Y-%m-%d %H:%M} UTC, by"

@@ -8,10 +8,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from slurmplugins.config.budgets import HOLDING
+from slurmplugins.budgets.printing import LIFTED
+from slurmplugins.config import budgets
+from slurmplugins.errors import EngineError
 from toolkit.budgets import facts
 from toolkit.errors import ToolkitError
-from toolkit.render.budgets import budgets_config
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
 
 SECONDS: Final = 60
 """Seconds that a quote waits for the head's figures."""
-LIFTED: Final = "lift"
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,21 +86,19 @@ def fetch(
         return JobBudgets(None, "the job names no account")
     try:
         answer = facts.fetch(head, timeout=SECONDS)
-        effects = tuple(_effect(item, answer, price) for item in _paying(answer, config, request))
-    except (ToolkitError, KeyError, TypeError, ValueError):
+        effects = tuple(_effect(item, answer, price) for item in _paying(answer, request))
+    except (ToolkitError, EngineError, KeyError, TypeError, ValueError, ArithmeticError):
         return JobBudgets(None, "the head gives no figures")
     return JobBudgets(effects)
 
 
-def _paying(
-    answer: BudgetFacts, config: ClusterConfig, request: JobRequest
-) -> tuple[BudgetFigures, ...]:
+def _paying(answer: BudgetFacts, request: JobRequest) -> tuple[BudgetFigures, ...]:
     """Return the budgets that pay for a job.
 
-    They are those of its account, of the accounts above it, and of its project. Before its first
-    day a grant pays nothing and limits nothing.
+    The head's own settings tell which. They are those of its account, of the accounts above it, and
+    of its project. Before its first day a grant pays nothing and limits nothing.
     """
-    limits, account = budgets_config(config), request.account.lower()
+    limits, account = budgets.parse({budgets.KEY: answer.config}), request.account.lower()
     project = limits.project_of(account, request.wckey)
     return tuple(
         item
@@ -154,6 +152,6 @@ def _reachable(
 def _waits(item: BudgetFigures, usd: Decimal | None) -> bool | None:
     if item.usd_free is None:
         return False
-    if HOLDING & frozenset(item.actions):
+    if budgets.HOLDING & frozenset(item.actions):
         return True
     return None if usd is None else usd > item.usd_free

@@ -80,11 +80,12 @@ def read(path: Path) -> list[Prediction]:
 
 
 def _is_sound(prediction: Prediction) -> bool:
-    """Return whether its moment and its GPUs can be compared."""
+    """Return whether its moment, its GPUs and its figures can be compared."""
     counts = (prediction.gpus, prediction.before_gpus)
+    figures = (prediction.at, prediction.memory_mib, prediction.samples_per_second or 0)
     words = (prediction.instance_type, prediction.before_instance_type)
     return (
-        isinstance(prediction.at, (int, float))
+        all(isinstance(item, (int, float)) for item in figures)
         and all(isinstance(item, int) and item >= 0 for item in counts)
         and all(isinstance(item, str) for item in words)
     )

@@ -89,6 +89,23 @@ def test_a_job_that_no_budget_pays_for_is_told_so():
     assert "budget: none pays for jobs of robotics" in text
 
 
+def test_the_heads_own_settings_say_which_budget_pays():
+    """Move the lab away from vision, and take the project's budget, where it is not applied."""
+    moved = a_config(
+        budgets={"vision-month": BUDGETS["vision-month"]},
+        accounts=[{"name": "vision"}, {"name": "lab"}, {"name": "speech"}],
+    )
+    assert "budget vision-month" in words.lines(quoted("--account=lab", config=moved))
+    assert "budget imagenet-month" in words.lines(quoted("--account=speech", config=moved))
+
+
+def test_a_budget_of_less_than_a_cent_costs_no_quote():
+    answer = json.loads(Head().answer)
+    answer["budgets"] = [item | {"usd": "0.00"} for item in answer["budgets"]]
+    made = quoted(head=Head(answer=json.dumps(answer)))
+    assert made.budgets.unknown == "the head gives no figures"
+
+
 def test_a_cluster_without_budgets_asks_the_head_nothing():
     head = Head()
     made = quoted(head=head, config=a_config())

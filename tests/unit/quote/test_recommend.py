@@ -212,7 +212,10 @@ def test_a_damaged_line_is_no_prediction(record):
     with record.open("a") as file:
         file.write('{"at": 1}\nnothing\n[]\n')
         sound = json.loads(record.read_text().splitlines()[0])
-        for change in ({"at": "now"}, {"before_gpus": -1}, {"instance_type": ["g5"]}):
+        for change in (
+            *({"at": "now"}, {"before_gpus": -1}, {"instance_type": ["g5"]}),
+            *({"memory_mib": None}, {"memory_mib": "12"}, {"samples_per_second": "fast"}),
+        ):
             file.write(json.dumps(sound | change) + "\n")
     assert len(predictions.read(record)) == 1
     assert predictions.read(record.with_name("other.jsonl")) == []
