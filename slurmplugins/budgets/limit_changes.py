@@ -78,13 +78,13 @@ def _changes_by_account(
     snapshot: BudgetSnapshot, by_account: Mapping[str, Figures], parts: Mapping[str, int | None]
 ) -> Iterator[LimitChange]:
     memory = snapshot.memory
-    accounts = Counter(item.budget.name for item in by_account.values())
+    budget_accounts = Counter(item.budget.name for item in by_account.values())
     for name, limits in sorted(snapshot.limits.items()):
         item = by_account.get(name)
         target = None if item is None else wanted_limit(parts[name], limits)
-        is_shared = item is not None and accounts[item.budget.name] > 1
+        accounts = 1 if item is None else budget_accounts[item.budget.name]
         if (target is not None or name in memory.limited) and _differs(
-            target, item, limits, is_shared=is_shared
+            target, item, limits, accounts
         ):
             yield _change(name, GROUP, target, limits.group_minutes, item)
         holds = item is not None and item.holds
@@ -109,26 +109,28 @@ def _change(
 
 
 def _differs(
-    target: int | None, item: Figures | None, limits: AccountLimits, *, is_shared: bool
+    target: int | None, item: Figures | None, limits: AccountLimits, accounts: int
 ) -> bool:
     """Return whether Slurm's limit must be moved.
 
-    Stale figures lower none. So of accounts that share a budget they raise none either. A limit
-    that leaves nothing free needs no lower one.
+    So many `accounts` share the budget: together they may be off by its tolerance. Stale figures
+    lower none. So of accounts that share a budget they raise none either. A limit that leaves
+    nothing free needs no lower one.
     """
     current = limits.group_minutes
     if target is None or item is None:
         return target != current
-    if item.stale and (is_shared or current is None or target < current):
+    if item.stale and (accounts > 1 or current is None or target < current):
         return False
     if current is None:
         return True
     exhausted = limits.used + limits.running
     if target <= exhausted and current <= exhausted:
         return False
-    # A share may be a small part of its budget, and smaller than a part of a thousand.
-    tolerance = (CENT if is_shared else max(CENT, item.usd * TOLERANCE)) * UNITS_PER_USD
-    return abs(target - current) > tolerance
+    # A waiting job needs its whole part, which may be smaller than a thousandth of the budget.
+    needs_all = accounts > 1 and target > current
+    tolerance = CENT if needs_all else max(CENT, item.usd * TOLERANCE / accounts)
+    return abs(target - current) > tolerance * UNITS_PER_USD
 
 
 def _why(item: Figures | None) -> str:

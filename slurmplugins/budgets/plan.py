@@ -269,7 +269,7 @@ def _gets_room(
     job: BilledJob, item: Figures, snapshot: BudgetSnapshot, parts: Mapping[str, int | None]
 ) -> bool:
     """Return whether a shared budget's job gets its room now."""
-    if len(item.budget.accounts) == 1 or item.holds or job.usd_until_limit is None:
+    if len(item.budget.accounts) == 1 or item.holds or item.stale or job.usd_until_limit is None:
         return False
     family = snapshot.config.family
     return all(

@@ -17,6 +17,7 @@ from slurmplugins.budgets.weights import Purchase
 from slurmplugins.errors import BadName, SlurmUnreachable
 from slurmplugins.model.hostlist import NodeName, expand
 from slurmplugins.slurm.account_limits import usd_per_hour
+from slurmplugins.slurm.sacct import second
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -180,21 +181,17 @@ def allocations(jobs: Iterable[BilledJob], budgets: BudgetsConfig, now: float) -
 
 def _of_row(row: Mapping[str, str], budgets: BudgetsConfig, until: float) -> Allocation | None:
     """Return an attempt of sacct; None if it never started."""
-    begin = _second(row["Start"])
+    begin = second(row["Start"])
     if begin is None:
         return None
     try:
         nodes = expand(row["NodeList"])
     except BadName:
         return None
-    end = _second(row["End"]) or until
+    end = second(row["End"]) or until
     account, usd = row["Account"], usd_per_hour(row["AllocTRES"])
     project = budgets.project_of(account, row.get("WCKey", ""))
     return Allocation(account, tuple(nodes), begin, end, usd, project)
-
-
-def _second(text: str) -> float | None:
-    return float(text) or None if text.isascii() and text.isdecimal() else None
 
 
 def _price(text: str) -> Decimal | None:

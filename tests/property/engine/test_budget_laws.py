@@ -10,6 +10,8 @@ from decimal import Decimal
 
 from hypothesis import given, strategies as st
 
+from slurmplugins.budgets.figures import CENT
+from slurmplugins.budgets.limit_changes import TOLERANCE
 from slurmplugins.budgets.memory import Memory
 from slurmplugins.budgets.meter import Allocation, InstanceTime, measure
 from slurmplugins.budgets.plan import BudgetSnapshot, plan
@@ -155,7 +157,8 @@ def test_an_account_ends_at_its_amount_or_below_it(jobs, usd):
         if hours and admits(account, units):
             spent += Decimal(hours * percent) / 100
             account = replace(account, used=account.used + units * percent // 100)
-    assert spent <= usd + Decimal("0.11"), "a limit is not moved for a thousandth"
+    tolerance = max(CENT, usd * TOLERANCE)
+    assert spent <= usd + tolerance + CENT, "a limit is not moved for a thousandth"
 
 
 @given(cents, step_lists, limits, jobs)
