@@ -14,6 +14,7 @@ from slurmplugins.cloud.spot_history import spot_prices
 from slurmplugins.config import burst, paths, submit_line
 from slurmplugins.errors import EngineError
 from slurmplugins.head import price_file, submit_history
+from slurmplugins.head.sacct_windows import MOST_CHARACTERS
 from slurmplugins.head.submit_history import SubmitHistory
 from slurmplugins.reconciler.pass_state import PassState
 from slurmplugins.slurm.accounting import SlurmAccounting
@@ -97,8 +98,8 @@ def write(parts: Parts) -> bool:
 def history(parts: Parts, now: int) -> SubmitHistory:
     """Return the waits and interruptions up to now, and remember them.
 
-    Where they can't be read, the old ones are told: prices don't wait for slurmdbd. A time with
-    more attempts than sacct reads at once is left out.
+    Where they can't be read, the old ones are told. A time with more attempts than sacct reads at
+    once, or than this program's memory holds, is left out.
     """
     known = SubmitHistory.load(parts.state)
     since, until = submit_history.window(known, now)
@@ -106,7 +107,8 @@ def history(parts: Parts, now: int) -> SubmitHistory:
         return known
     try:
         answer = parts.accounting.window(since, until)
-        rows = [] if answer is None else answer.rows()
+        is_too_much = answer is None or len(answer.text) > MOST_CHARACTERS
+        rows = [] if answer is None or is_too_much else answer.rows()
         ledger = PassState.load(parts.state).ledger.values()
         known = submit_history.updated(known, rows, ledger, (since, until))
         known.save(parts.state)

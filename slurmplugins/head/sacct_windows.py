@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from slurmplugins.model.json_input import finite
+from slurmplugins.slurm.sacct import second
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -145,19 +146,14 @@ def vanished(place: Place, rows: Sequence[Mapping[str, str]]) -> dict[str, str]:
 
 def ended(row: Mapping[str, str]) -> int | None:
     """Return the end of an attempt; None while it has none."""
-    return _second(row["End"])
+    return second(row["End"])
 
 
 def earliest_submission(rows: Sequence[Mapping[str, str]], default: int) -> int:
     """Return the earliest submission of the attempts that have ended."""
     submissions = [
-        second
+        submitted
         for row in rows
-        if ended(row) is not None and (second := _second(row["Submit"])) is not None
+        if ended(row) is not None and (submitted := second(row["Submit"])) is not None
     ]
     return min([*submissions, default])
-
-
-def _second(text: str) -> int | None:
-    is_time = text.isascii() and text.isdigit() and len(text) <= len(str(2**33))
-    return int(text) or None if is_time else None

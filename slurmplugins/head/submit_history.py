@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from slurmplugins.model.instance import EndCause, Lifecycle
 from slurmplugins.model.json_input import finite, loads
+from slurmplugins.model.records import DAY
+from slurmplugins.slurm.sacct import second
 from slurmplugins.system.files import write_atomically
 
 if TYPE_CHECKING:
@@ -22,7 +24,6 @@ if TYPE_CHECKING:
     from slurmplugins.reconciler.instance_ledger import LedgerEntry
 
 FILE: Final = "submit-history.json"
-DAY: Final = 86_400
 KEPT_DAYS: Final = 30
 MOST_WAITS: Final = 500
 """Jobs of a partition, the last ones: a median needs no more."""
@@ -91,10 +92,12 @@ NO_HISTORY: Final = SubmitHistory()
 def window(history: SubmitHistory, now: float) -> Span:
     """Return the time that a pass adds.
 
-    It begins where the last pass ended, and is a day at most.
+    It begins where the last pass ended, and is a day at most. A place more than a day ahead was
+    written by a wrong clock: the last day is added then.
     """
     until = int(now) - LATE
-    return min(max(history.until, until - DAY), until), until
+    place = history.until if history.until <= until + DAY else 0
+    return min(max(place, until - DAY), until), until
 
 
 def updated(
@@ -129,7 +132,7 @@ def _with_waits(
 
 def _wait_of(row: Mapping[str, str]) -> Wait | None:
     """Return the wait of a first attempt that ran and ended."""
-    submit, start, end = (_second(row[name]) for name in ("Submit", "Start", "End"))
+    submit, start, end = (second(row[name]) for name in ("Submit", "Start", "End"))
     if submit is None or start is None or end is None or not submit <= start < end:
         return None
     if row["State"] not in RAN or row.get("Restarts", "0") not in {"", "0"}:
@@ -159,10 +162,6 @@ def _with_spot(
         for name, days in spot.items()
     }
     return {name: items for name, items in kept.items() if items}
-
-
-def _second(text: str) -> int | None:
-    return int(text) or None if text.isascii() and text.isdecimal() else None
 
 
 def _wait(value: Any) -> Wait:

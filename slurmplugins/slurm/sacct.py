@@ -162,3 +162,9 @@ def rows(text: str, names: Sequence[str], token: str) -> list[dict[str, str]]:
 
 def _timestamp(second: int) -> str:
     return datetime.fromtimestamp(second, UTC).strftime("%Y-%m-%dT%H:%M:%S")
+
+
+def second(text: str) -> int | None:
+    """Return a time of sacct; None for a missing or damaged one."""
+    is_time = text.isascii() and text.isdigit() and len(text) <= len(str(2**33))
+    return int(text) or None if is_time else None

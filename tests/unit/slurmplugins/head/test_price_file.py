@@ -12,7 +12,9 @@ from slurmplugins.config import burst, submit_line
 from slurmplugins.errors import CloudError, ConfigError, SlurmUnreachable
 from slurmplugins.head import price_file, submit_history
 from slurmplugins.head.price_file import Remaining
+from slurmplugins.head.sacct_windows import MOST_CHARACTERS
 from slurmplugins.head.submit_history import NO_HISTORY, SubmitHistory
+from slurmplugins.slurm.accounting import Answer
 from slurmplugins.system.logger import Log
 from tests.fakes.clock import FakeClock
 from tests.fakes.slurmdbd import FakeAccounting, Row
@@ -226,7 +228,23 @@ class Slow(FakeAccounting):
         return None
 
 
-@pytest.mark.parametrize(("accounting", "reached"), [(Silent(), 7), (Slow(), NOW - 300)])
+class VastAnswer(Answer):
+    """More attempts than the program's memory holds as rows."""
+
+    def rows(self):
+        raise MemoryError
+
+
+class Vast(FakeAccounting):
+    """A slurmdbd that answers with too many attempts."""
+
+    def window(self, since, until):
+        return VastAnswer(" " * (MOST_CHARACTERS + 1), (), "token")
+
+
+@pytest.mark.parametrize(
+    ("accounting", "reached"), [(Silent(), 7), (Slow(), NOW - 300), (Vast(), NOW - 300)]
+)
 def test_prices_are_written_without_slurmdbd_too(tmp_path, accounting, reached):
     SubmitHistory(7, {"spot": ((NOW, 60),)}).save(tmp_path)
     made, target = write(tmp_path, accounting=accounting)

@@ -125,6 +125,7 @@ def test_a_pass_takes_up_where_the_last_one_ended_and_looks_back_a_day_at_most()
     assert window(SubmitHistory(until=NOW - 900), NOW) == (NOW - 900, until)
     assert window(SubmitHistory(), NOW) == (until - DAY, until)
     assert window(SubmitHistory(until=NOW + 900), NOW) == (until, until)  # the clock was set back
+    assert window(SubmitHistory(until=NOW + 2 * DAY), NOW) == (until - DAY, until)
 
 
 def test_the_history_is_there_again_after_a_restart(tmp_path):
