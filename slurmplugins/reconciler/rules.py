@@ -358,8 +358,7 @@ def _actions_if_stopped(snapshot: Snapshot, state: NodeState) -> Iterator[Action
     They cost their disks and never come back as the node.
     """
     for instance in state.remaining_instances:
-        is_stopped = instance.state in {InstanceState.STOPPED, InstanceState.STOPPING}
-        if is_stopped and instance.id not in snapshot.journal.termination_causes:
+        if instance.state.stopped and instance.id not in snapshot.journal.termination_causes:
             yield Terminate(instance, EndCause.UNKNOWN, "the instance is stopped")
 
 

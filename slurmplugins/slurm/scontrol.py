@@ -108,24 +108,23 @@ class ScontrolSlurm:
 
     def het_jobs(self) -> Mapping[int, int]:
         # As text: the same answer as JSON takes squeue seconds for thousands of jobs.
-        argv = [self._squeue, "--noheader", "--format=%A %i"]
-        result = self._runner.run(argv, timeout=min(self._read_timeout, HET_TIMEOUT))
-        if result.returncode:
-            raise failure(argv, result)
-        matches = (_COMPONENT.fullmatch(line) for line in result.stdout.splitlines())
+        matches = (_COMPONENT.fullmatch(line) for line in self._queue_lines("%A %i"))
         return {int(match[1]): int(match[2]) for match in matches if match}
 
     def begun_jobs(self) -> frozenset[int]:
         # A job with nodes that power up or boot is CONFIGURING.
-        argv = [self._squeue, "--noheader", "--format=%A %i %T"]
-        result = self._runner.run(argv, timeout=min(self._read_timeout, HET_TIMEOUT))
-        if result.returncode:
-            raise failure(argv, result)
         states: dict[int, set[str]] = {}
-        for line in result.stdout.splitlines():
+        for line in self._queue_lines("%A %i %T"):
             if match := _JOB_STATE.fullmatch(line):
                 states.setdefault(int(match["het_job"] or match["job"]), set()).add(match["state"])
         return frozenset(job for job, found in states.items() if found == {"RUNNING"})
+
+    def _queue_lines(self, columns: str) -> list[str]:
+        argv = [self._squeue, "--noheader", f"--format={columns}"]
+        result = self._runner.run(argv, timeout=min(self._read_timeout, HET_TIMEOUT))
+        if result.returncode:
+            raise failure(argv, result)
+        return result.stdout.splitlines()
 
     def assign(self, assignments: Sequence[Assignment]) -> None:
         for batch in _batches(assignments):

@@ -296,7 +296,8 @@ def forget_begun(record: Record, nodes: Mapping[str, Node], now: float) -> Recor
 def needs_begun_jobs(record: Record) -> bool:
     """Return whether a job may have begun on others' nodes.
 
-    Its own launches failed, so no node tells when it begins. A held job can't begin.
+    Its own launches failed, or their nodes were launched for another job since. So no node tells
+    when it begins. A held job can't begin.
     """
     return any(
         history.started and not history.nodes and not history.held

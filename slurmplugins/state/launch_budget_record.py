@@ -83,7 +83,8 @@ class LaunchHistory:
     nodes: str = ""
     """Hostlist of the nodes that it waits for. When all of them are up, the job has begun.
 
-    Empty after its launch failed: only Slurm tells then whether it has begun on other nodes.
+    Empty after its launch failed, or after its nodes were launched for another job. Then only Slurm
+    tells whether it has begun on other nodes.
     """
     slug: str = ""
     """The reason code of the verdict on it, empty without one."""

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from toolkit.prices import PriceSource
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
     from fractions import Fraction
 
     from toolkit.accounting.days import DayCost
@@ -93,6 +93,14 @@ class ChargePrices:
         return ChargePrices(sources, min(self.as_of, other.as_of))
 
 
+def joined_prices(items: Iterable[ChargePrices | None]) -> ChargePrices | None:
+    """Return the sources of all, and the age of the oldest."""
+    joined: ChargePrices | None = None
+    for item in items:
+        joined = joined if item is None else item.joined(joined)
+    return joined
+
+
 @lru_cache(maxsize=4096)  # a report has few days and very many charges
 def _of_one(source: PriceSource, as_of: int) -> ChargePrices:
     return ChargePrices((source,), as_of)
@@ -136,10 +144,7 @@ class InstanceCost:
     @property
     def charge_prices(self) -> ChargePrices | None:
         """Return the sources of its charges, and the oldest price's age."""
-        joined: ChargePrices | None = None
-        for charge in self.charges:
-            joined = charge.prices.joined(joined) if charge.prices is not None else joined
-        return joined
+        return joined_prices(charge.prices for charge in self.charges)
 
     @property
     def has_unknown(self) -> bool:

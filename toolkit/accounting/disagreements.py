@@ -27,7 +27,7 @@ def limited(sentences: Iterable[str]) -> list[str]:
     if len(every) <= MOST_SENTENCES:
         return every
     rest = len(every) - MOST_SENTENCES
-    return [*every[:MOST_SENTENCES], f"the same of {rest} more instances"]
+    return [*every[:MOST_SENTENCES], f"and {rest} more of these"]
 
 
 def differ(first: int | None, second: int | None, slack: int = SAME_MOMENT) -> bool:

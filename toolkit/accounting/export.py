@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from toolkit.accounting.attempts import Attempt
     from toolkit.accounting.bill_status import BillStatus
-    from toolkit.accounting.charges import Charge, InstanceCost
+    from toolkit.accounting.charges import Charge, ChargePrices, InstanceCost
     from toolkit.accounting.closed_part import ClosedPart
     from toolkit.accounting.instances import Instance
     from toolkit.accounting.period_part import PeriodPart
@@ -163,8 +163,15 @@ def _group(group: Group, keys: Sequence[Key]) -> dict[str, Any]:
         "components": {name.value: money(micro) for name, micro in group.micro.items()},
         "total": money(group.total),
         "has_unknown_cost": group.has_unknown(),
-        "price_sources": [source.value for source in group.prices.sources] if group.prices else [],
-        "price_as_of": iso(group.prices.as_of) if group.prices else None,
+        **price_fields(group.prices),
+    }
+
+
+def price_fields(prices: ChargePrices | None) -> dict[str, Any]:
+    """Return the sources of prices, and the time of the oldest."""
+    return {
+        "price_sources": [source.value for source in prices.sources] if prices else [],
+        "price_as_of": iso(prices.as_of) if prices else None,
     }
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from slurmplugins.head.slurm_instance_days import FIRST_SECONDS
 from slurmplugins.model import records
 from slurmplugins.model.records import DAY
 from slurmplugins.slurm import sacct
@@ -23,14 +24,12 @@ if TYPE_CHECKING:
     from toolkit.accounting.records import Buckets
 
 SPAN: Final = sacct.INSTANCE_LOOK_BACK
-FIRST_SPAN: Final = 366 * DAY
-"""Seconds for which the first object may look back."""
 
 
 def read(buckets: Buckets, cluster: str, since: int, until: int) -> SlurmInstances:
     """Return the instances that began in a time, or 30 days before."""
     keys = list_days(
-        buckets.s3, buckets.records, records.SLURM_INSTANCES, since, until + FIRST_SPAN
+        buckets.s3, buckets.records, records.SLURM_INSTANCES, since, until + FIRST_SECONDS
     )
     chosen = wanted(keys, since, until)
     # They are few, and no cost is unknown without them.

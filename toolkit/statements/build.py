@@ -13,7 +13,7 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, Final
 
 from toolkit.accounting.attempt_names import Names
-from toolkit.accounting.charges import Component
+from toolkit.accounting.charges import Component, joined_prices
 from toolkit.accounting.money import MICRO, SECONDS_PER_HOUR, round_to_micro
 from toolkit.statements.cents import apportioned, percent_of, usd_text
 from toolkit.statements.model import (
@@ -28,7 +28,6 @@ from toolkit.statements.settings import RATE_CARD, AccountFacts
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from toolkit.accounting.charges import ChargePrices
     from toolkit.statements.model import Issue
     from toolkit.statements.settings import StatementSettings
     from toolkit.statements.uses import Use
@@ -128,7 +127,7 @@ class _Maker:
             else _lines(uses, lambda use: use.user or "(no user)", cost),
             unknown=tuple(sorted({use.instance for use in uses if not use.known})),
             notes=_grant_notes(account, self.outside_grants.get(name, 0)),
-            prices=_prices(uses) if self.issue.has_prices else None,
+            prices=joined_prices(use.prices for use in uses) if self.issue.has_prices else None,
         )
 
     def with_below(self, own: Statement, made: Mapping[str, Statement]) -> Statement:
@@ -260,14 +259,6 @@ def _rate_lines(
 def _hours(seconds: Fraction) -> Decimal:
     """Return hours with four places: times a rate, they give the cents."""
     return Decimal(round(seconds * 10_000 / SECONDS_PER_HOUR)) / 10_000
-
-
-def _prices(uses: Iterable[Use]) -> ChargePrices | None:
-    """Return the sources of all prices, and the age of the oldest."""
-    joined: ChargePrices | None = None
-    for use in uses:
-        joined = joined if use.prices is None else use.prices.joined(joined)
-    return joined
 
 
 def _grant_notes(account: AccountFacts, outside: int) -> tuple[str, ...]:

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from toolkit.accounting.export import iso
+from toolkit.accounting.export import iso, price_fields
 from toolkit.statements.cents import plain_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from toolkit.accounting.charges import ChargePrices
     from toolkit.statements.model import Line, Statement
 
 
@@ -48,15 +47,7 @@ def statement_json(statement: Statement) -> dict[str, Any]:
         "total_with_below": plain_text(statement.total),
         "unknown": list(statement.unknown),
         "notes": list(statement.notes),
-        **(_prices(statement.prices) if issue.has_prices else {}),
-    }
-
-
-def _prices(prices: ChargePrices | None) -> dict[str, Any]:
-    """Return the sources of the actual cost's prices, and the oldest's time."""
-    return {
-        "price_sources": [source.value for source in prices.sources] if prices else [],
-        "price_as_of": iso(prices.as_of) if prices else None,
+        **(price_fields(statement.prices) if issue.has_prices else {}),
     }
 
 

@@ -311,14 +311,11 @@ def test_a_node_that_an_instance_was_given_since_its_record_is_ec2s():
 def test_many_disagreements_with_ec2_are_counted():
     ids = [f"i-{number}" for number in range(30)]
     content = read_objects(
-        {
-            f"ledger/instances/{name}.json": json.dumps(RECORD | {"instance_id": name})
-            for name in ids
-        },
+        entries(*ids),
         *(describe_instance(name, AmiLaunchIndex=0, InstanceType="g5.2xlarge") for name in ids),
     )
     assert len(content.disagreements) == MOST_SENTENCES + 1
-    assert content.disagreements[-1] == "the same of 10 more instances"
+    assert content.disagreements[-1] == "and 10 more of these"
 
 
 @pytest.mark.parametrize(

@@ -177,4 +177,4 @@ def test_many_disagreements_are_counted():
     rows = [line(InstanceId=f"i-{number}", End=str(T0 + 7200)) for number in range(30)]
     joined = instance_sources.joined(instances, parse(*rows).instances)
     assert len(joined.disagreements) == MOST_SENTENCES + 1
-    assert joined.disagreements[-1] == "the same of 10 more instances"
+    assert joined.disagreements[-1] == "and 10 more of these"
