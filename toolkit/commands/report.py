@@ -98,7 +98,8 @@ def command(
     Slurm's accounting gives the attempts, EC2 the lifetimes of instances and the price of each
     second. The lines sum to the instance cost exactly. Days that `toolkit usage close` has closed
     are read from this computer; a report of closed days alone asks neither AWS nor the head. For
-    the trends of --html it also asks for the period before, if neither is closed.
+    the trends of --html it also asks for the period before, if neither is closed. --html asks the
+    head for measured runs too, where `toolkit recommend` recommended a type that was used later.
 
     Jobs on racks are in it at the rates in cluster.yaml, also those of a join's site. A job there
     costs nothing extra, and the report says how much of the sum is that.
@@ -143,6 +144,8 @@ def command(
         finally:
             # A tracking server that is down, or a full disk, must not cost the report.
             _print(report, keys, rolled_up, as_json=as_json, as_csv=as_csv)
+            if as_csv:
+                report_files.name_corrections(report)
 
 
 def _facts(

@@ -74,7 +74,7 @@ def write(files: ReportFiles, report: Report, keys: Sequence[Key], making: Makin
     """Write the files. Raises FinanceError."""
     if files.parquet is not None:
         _write_parquet(files.parquet, report)
-        _name_corrections(report)
+        name_corrections(report)
     if files.html is None and files.focus is None:
         return
     facts = making.facts()
@@ -82,11 +82,11 @@ def write(files: ReportFiles, report: Report, keys: Sequence[Key], making: Makin
         _write_html(files.html, report, facts, keys)
     if files.focus is not None:
         _write_focus(files.focus, report, facts.prices, making.account_tags())
-        _name_corrections(report)
+        name_corrections(report)
 
 
-def _name_corrections(report: Report) -> None:
-    """Say which corrections a file of charges lacks.
+def name_corrections(report: Report) -> None:
+    """Say which corrections charges in a file or table lack.
 
     Its rows are the month's own cost.
     """

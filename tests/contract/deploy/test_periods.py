@@ -122,6 +122,8 @@ def test_a_month_is_reviewed_closed_corrected_and_opened_again(head, capsys, tmp
     )}  # fmt: skip
     (row,) = [item for item in as_json("period", "list")["periods"] if item["period"] == NEXT]
     assert (row["state"], row["corrected_periods"]) == ("open", [MONTH])
+    assert cli.run(["report", "--period", NEXT, *config, "--csv"]) == 0
+    assert f"not in it: corrections of {MONTH}, " in capsys.readouterr().err
     with head.config.path.open("a") as file:
         file.write(OTHER_PRICES)
     assert files_for_finance(capsys, head, tmp_path) == finance
