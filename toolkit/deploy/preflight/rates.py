@@ -44,7 +44,7 @@ def _rate(config: ClusterConfig) -> Rate:
 
 
 def _uses_run_instances(config: ClusterConfig, pool: str) -> bool:
-    """Return whether some launch of a pool has one offering.
+    """Return whether each launch of a pool has one offering.
 
     A fleet does not draw on the rate. Offerings of one lifecycle and zone are a fleet; a
     reservation is always alone.
@@ -54,10 +54,9 @@ def _uses_run_instances(config: ClusterConfig, pool: str) -> bool:
     for use in uses(config):
         if use.pool != pool or use.lifecycle not in lifecycles:
             continue
-        if offering_of(config, use)[1].reservation:
-            return True
-        group_sizes.update((use.lifecycle, zone) for zone in use.zones)
-    return 1 in group_sizes.values()
+        if not offering_of(config, use)[1].reservation:
+            group_sizes.update((use.lifecycle, zone) for zone in use.zones)
+    return all(size == 1 for size in group_sizes.values())
 
 
 def _text(rate: Rate) -> str:
