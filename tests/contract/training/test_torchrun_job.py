@@ -373,6 +373,7 @@ def evaluate(run):
     run.check()
 
 torch.distributed.init_process_group("gloo", timeout=timedelta(seconds=90))  # ranks start apart
+# The first meeting of the ranks is within it too: 8 s were too few on a busy machine.
 with Run(params={}, seed=0, world=join(timeout=timedelta(seconds=15))) as run:
     if run.world.rank == 0:
         evaluate(run)

@@ -184,7 +184,10 @@ def test_jobs_of_one_call_keep_the_nodes_that_they_share(bench: Bench):
 
 
 def test_a_job_that_comes_back_late_without_having_begun_has_no_fresh_budget(bench: Bench):
-    record = exhausted(bench)
+    record = Record()
+    for _ in range(3):
+        record = tried(record, job(bench, G[:4]), 4)
+    assert not record.jobs[7].slug
     for hours in (1, 6, 23):
         later = launch_budget.screen(record, [job(bench, G[:4])], NOW + hours * 3600, RATE)
         assert [item.reason_code for item in later.refusals] == ["launch-loop"]
