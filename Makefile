@@ -113,7 +113,7 @@ focus: setup-test ## FinOps's focus-validator and OpenChargeback on FOCUS files;
 coverage: setup-test ## Branches of the core that no unit, property or golden test takes
 	@scripts/coverage
 
-# Not part of `make test`: it takes 11 minutes or more. MODULES="slurmplugins/launch/fallback.py" takes one or two.
+# Not part of `make test`: it takes ten minutes or more. MODULES="slurmplugins/launch/fallback.py" takes one or two.
 mutants: setup-test ## Whether the tests would notice; docs/testing.md (MODULES=...)
 	@$(if $(MODULES),true,nice $(BIN)/python -m tests.mutants by-hand)
 	@nice $(BIN)/python -m tests.mutants $(MODULES)
