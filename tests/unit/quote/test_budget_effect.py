@@ -90,7 +90,7 @@ def test_a_job_that_no_budget_pays_for_is_told_so():
 
 
 def test_the_heads_own_settings_say_which_budget_pays():
-    """Move the lab away from vision, and take the project's budget, where it is not applied."""
+    """Move the lab and drop a budget, where neither is applied."""
     moved = a_config(
         budgets={"vision-month": BUDGETS["vision-month"]},
         accounts=[{"name": "vision"}, {"name": "lab"}, {"name": "speech"}],
