@@ -101,7 +101,7 @@ def test_a_share_that_is_a_small_part_of_its_budget_is_given():
 
 @pytest.mark.parametrize(("usd", "lowered"), [("40", False), ("60", True)])
 def test_shares_are_not_lowered_for_a_thousandth_of_their_budget(usd, lowered):
-    """Take idle time from 100,000 USD: two accounts may be off by 50 each."""
+    """Take idle time from a budget of 100,000 USD."""
     budget = a_budget(usd=Decimal(100_000), accounts=("language", "vision"))
     half = 20_000 * UNITS_PER_USD
     given = {name: limits(name, group_minutes=half) for name in ("language", "vision")}
