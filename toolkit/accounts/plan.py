@@ -235,7 +235,8 @@ def _members_left(
             elif association not in current.made:
                 reason = ", not made by the toolkit"
             elif prune:
-                is_owned = current.accounts[association.account].owned
+                account = current.accounts.get(association.account)
+                is_owned = account is not None and account.owned
                 reason = ", as the user's default account" if is_owned else ", in another's account"
             yield f"{_association_text(association)}{reason}"
 
