@@ -90,6 +90,8 @@ def jobs(cluster):
         ),
     }
     cancelled.trained(10)
+    # On a busy machine a job may train before MLflow answers; killed then, it leaves no run.
+    until("the run of the job to be cancelled", cancelled.run)
     cluster.as_user("scancel", cancelled.number)
     step_before_notice = missed_notice.trained(20)
     interrupt_without_agent(cluster, missed_notice.nodes()[0])
