@@ -65,14 +65,22 @@ def test_a_class_is_all_that_a_researcher_types(cluster, sbatch):
 
 
 def test_the_line_and_a_quote_name_the_same_price(cluster, sbatch, tmp_path):
-    _, told = sbatch("--time=08:00:00")
+    """Quote before and after the line: the market may move in between."""
     script = tmp_path / "quoted.sbatch"
     script.write_text(TEXT)
-    answer = cluster.toolkit("quote", "--json", "--time=08:00:00", str(script))
-    quote = json.loads(answer.stdout)
+
+    def quoted():
+        answer = cluster.toolkit("quote", "--json", "--time=08:00:00", str(script))
+        return json.loads(answer.stdout)
+
+    before = quoted()
+    cluster.renew_prices()
+    _, told = sbatch("--time=08:00:00")
+    quote = quoted()
     first = quote["offers"][0]
     assert (first["lifecycle"], first["type"], first["share"]) == ("spot", "g5.xlarge", 1.0)
-    assert f"about {float(first['usd_limit']):.2f} USD" in told
+    amounts = [float(item["offers"][0]["usd_limit"]) for item in (before, quote)]
+    assert any(f"about {amount:.2f} USD" in told for amount in amounts), (amounts, told)
     assert quote["share"]["account"] == "vision"
     assert quote["share"]["used_with_job"] >= quote["share"]["used"]
 
