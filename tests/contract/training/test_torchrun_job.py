@@ -363,6 +363,7 @@ def test_a_script_that_fails_is_not_brought_back(cluster):
     assert f"[toolkit] job {job_id(5)} is not requeued: error (exception: " in cluster.log(5)
 
 
+# join's timeout has the first meeting of the ranks in it: 8 s were too few on a busy machine.
 ALONE = """
 from datetime import timedelta
 import torch
@@ -373,7 +374,6 @@ def evaluate(run):
     run.check()
 
 torch.distributed.init_process_group("gloo", timeout=timedelta(seconds=90))  # ranks start apart
-# The first meeting of the ranks is within it too: 8 s were too few on a busy machine.
 with Run(params={}, seed=0, world=join(timeout=timedelta(seconds=15))) as run:
     if run.world.rank == 0:
         evaluate(run)
