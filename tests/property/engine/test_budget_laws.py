@@ -10,8 +10,6 @@ from decimal import Decimal
 
 from hypothesis import given, strategies as st
 
-from slurmplugins.budgets.figures import CENT
-from slurmplugins.budgets.limit_changes import TOLERANCE
 from slurmplugins.budgets.memory import Memory
 from slurmplugins.budgets.meter import Allocation, InstanceTime, measure
 from slurmplugins.budgets.plan import BudgetSnapshot, plan
@@ -157,8 +155,9 @@ def test_an_account_ends_at_its_amount_or_below_it(jobs, usd):
         if hours and admits(account, units):
             spent += Decimal(hours * percent) / 100
             account = replace(account, used=account.used + units * percent // 100)
-    tolerance = max(CENT, usd * TOLERANCE)
-    assert spent <= usd + tolerance + CENT, "a limit is not moved for a thousandth"
+    cent = Decimal("0.01")
+    tolerance = max(cent, Decimal(usd) / 1000)
+    assert spent <= usd + tolerance + cent, "a limit is not moved for a thousandth"
 
 
 @given(cents, step_lists, limits, jobs)
