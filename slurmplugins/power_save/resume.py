@@ -83,20 +83,22 @@ def _launch_context(engine: Engine, process_id: str, deadline: float) -> LaunchC
         process_id,
         deadline=deadline,
         call_deadline=deadline + engine.config.resume_timeout * (1 - CAPACITY_SHARE),
-        rate=_launch_rate(engine),
+        rate=launch_rate(engine.config.instance_rate, engine.config.resume_timeout),
         launch_budget=engine.launch_budget,
     )
 
 
-def _launch_rate(engine: Engine) -> Rate:
-    """Return EC2's rate of launches, with the seconds for finding capacity."""
+def launch_rate(instance_rate: tuple[float, float] | None, resume_timeout: float) -> Rate:
+    """Return EC2's rate of launches, with the seconds for finding capacity.
+
+    `instance_rate` is the account's, as cluster.yaml states it; None: the published one.
+    """
     from slurmplugins.cloud.rate_limit import INSTANCES
     from slurmplugins.state.launch_budget_record import Rate
 
-    config = engine.config
-    burst, per_second = config.instance_rate or (INSTANCES.burst, INSTANCES.per_second)
-    seconds = config.resume_timeout * CAPACITY_SHARE
-    return Rate(burst, per_second, seconds, is_configured=config.instance_rate is not None)
+    burst, per_second = instance_rate or (INSTANCES.burst, INSTANCES.per_second)
+    seconds = resume_timeout * CAPACITY_SHARE
+    return Rate(burst, per_second, seconds, is_configured=instance_rate is not None)
 
 
 def _screen(context: LaunchContext, plan: ResumePlan) -> ResumePlan:

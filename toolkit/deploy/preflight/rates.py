@@ -5,15 +5,14 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, Final
 
-from slurmplugins.cloud.rate_limit import INSTANCES
-from slurmplugins.power_save.resume import CAPACITY_SHARE
-from slurmplugins.state.launch_budget_record import Rate
+from slurmplugins.power_save.resume import launch_rate
 from toolkit.deploy.preflight.findings import Finding, Severity
 from toolkit.deploy.preflight.uses import offering_of, reachable, uses
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from slurmplugins.state.launch_budget_record import Rate
     from toolkit.config import ClusterConfig
 
 _STATED: Final = "aws.instance_rate"
@@ -25,22 +24,15 @@ def rate_checks(config: ClusterConfig) -> Iterator[Finding]:
 
     Without `aws.instance_rate` such a job is tried once, since the account may have more.
     """
-    rate = _rate(config)
+    stated = config.aws.instance_rate
+    rate = launch_rate(
+        None if stated is None else (stated.burst, stated.per_second), config.slurm.resume_timeout
+    )
     for name, pool in config.pools.items():
         if pool.count > rate.max_instances and _uses_run_instances(config, name):
             yield Finding(
                 "rate-below-pool", Severity.WARNING, ("pools", name, "count"), _text(rate)
             )
-
-
-def _rate(config: ClusterConfig) -> Rate:
-    stated = config.aws.instance_rate
-    return Rate(
-        INSTANCES.burst if stated is None else stated.burst,
-        INSTANCES.per_second if stated is None else stated.per_second,
-        config.slurm.resume_timeout * CAPACITY_SHARE,
-        is_configured=stated is not None,
-    )
 
 
 def _uses_run_instances(config: ClusterConfig, pool: str) -> bool:

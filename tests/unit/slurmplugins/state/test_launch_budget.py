@@ -20,7 +20,7 @@ from slurmplugins.model.instance import BootFailure, BootResults, EndCause
 from slurmplugins.model.launch import Failure, JobLaunch, JobResults, NodeRequest
 from slurmplugins.model.node import Node
 from slurmplugins.power_save import circuit_breaker
-from slurmplugins.power_save.resume import _launch_rate, resume
+from slurmplugins.power_save.resume import launch_rate, resume
 from slurmplugins.power_save.suspend import suspend
 from slurmplugins.reconciler.run import run_pass
 from slurmplugins.state import launch_budget, launch_budget_record, unavailable_offerings
@@ -250,7 +250,8 @@ def wide(tmp_path: Path) -> Bench:
 
 
 def test_the_rate_that_is_assumed_is_that_of_the_pacer(bench: Bench):
-    rate = _launch_rate(bench.engine)
+    config = bench.engine.config
+    rate = launch_rate(config.instance_rate, config.resume_timeout)
     assert (rate.burst, rate.per_second, rate.is_configured) == (
         INSTANCES.burst, INSTANCES.per_second, False,
     )  # fmt: skip
