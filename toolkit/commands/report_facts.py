@@ -71,9 +71,7 @@ def to_keep(
 ) -> dict[str, Any]:
     """Return what a month keeps when it is closed."""
     window = report.window
-    wanted = report_period.Wanted(
-        (window.since, window.until), None, None, anew=False, needs_head=False, sums_suffice=False
-    )
+    wanted = report_period.Wanted((window.since, window.until))
     prices = list_prices(config_path, config)
     facts = FinanceFacts(
         config.targets,

@@ -43,11 +43,11 @@ class Wanted:
     """The report that a person asked for."""
 
     seconds: tuple[int, int]
-    period: Period | None
-    trail: Trail | None
-    anew: bool
-    needs_head: bool
-    sums_suffice: bool
+    period: Period | None = None
+    trail: Trail | None = None
+    anew: bool = False
+    needs_head: bool = False
+    sums_suffice: bool = False
     """The report is read before its block ends: SQL makes its charges when they are asked for."""
     stored_only: bool = False
     """Neither AWS nor the head is asked for days that are not closed."""

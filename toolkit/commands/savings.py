@@ -37,14 +37,7 @@ def command(
 
     config = load(config_path)
     now = datetime.now(UTC)
-    wanted = Wanted(
-        seconds=period(since, until, now),
-        period=None,
-        trail=None,
-        anew=False,
-        needs_head=False,
-        sums_suffice=False,
-    )
+    wanted = Wanted(period(since, until, now))
     with made(config_path, config, wanted, now) as (report, _):
         for line in live_lines(config, wanted):
             click.echo(line, err=True)
