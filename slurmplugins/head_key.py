@@ -54,6 +54,7 @@ def main() -> None:
             paths.LOADED_KEYS_OF_HEAD,
             paths.key_requests(paths.SHARED),
             SystemRunner(),
+            SystemClock(),
             _login_nodes,
         )
         if arguments.command == "fetch":

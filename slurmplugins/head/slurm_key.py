@@ -5,27 +5,29 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from slurmplugins.config import paths
 from slurmplugins.errors import BootError
 from slurmplugins.model import slurm_keys
 from slurmplugins.node import key_files
 from slurmplugins.node.key_follower import write_loaded
-from slurmplugins.slurm import key_requests
+from slurmplugins.slurm import key_requests, slurmdbd
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
     from pathlib import Path
 
     from slurmplugins.model.login_node import LoginNodeReport
     from slurmplugins.slurm.port import Slurm
+    from slurmplugins.system.clock import Clock
     from slurmplugins.system.command import Runner
 
-# slurmdbd reads its key at its start alone; slurmctld holds back what it has for it meanwhile. On
-# reconfigure, slurmctld starts itself anew, and asks every slurmd to do the same.
-STEPS: Final = (
-    ("/usr/bin/systemctl", "restart", "slurmdbd.service"),
-    ("/usr/bin/scontrol", "reconfigure"),
-)
+# slurmdbd reads its key at its start alone; slurmctld holds back what it has for it meanwhile.
+RESTART: Final = ("/usr/bin/systemctl", "restart", "slurmdbd.service")
+# slurmctld starts itself anew, and asks every slurmd to do the same. Up to 24.11.5 it ends soon
+# after if slurmdbd did not answer at that moment (SchedMD's ticket 22385).
+RECONFIGURE: Final = (f"{paths.SLURM_BIN}/scontrol", "reconfigure")
 TIMEOUT: Final = 120.0
+ANSWER_SECONDS: Final = 60.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +50,7 @@ class HeadKey:
     """The file that names the generation which the daemons have."""
     requests: Path
     runner: Runner
+    clock: Clock
     read_login_nodes: Callable[[], tuple[LoginNodeReport, ...]]
     """Returns the login nodes that are not silent."""
 
@@ -66,10 +69,10 @@ class HeadKey:
         keys = slurm_keys.parse(self.read_secret())
         key_files.write(self.root, keys)
         if self.generation() != keys.generation:
-            for argv in STEPS:
-                result = self.runner.run(argv, timeout=TIMEOUT)
-                if result.returncode:
-                    raise BootError(f"{' '.join(argv)} failed: {result.stderr.strip()[-300:]}")
+            self._run(RESTART)
+            if reason := slurmdbd.wait_for_answer(self.runner, self.clock, ANSWER_SECONDS):
+                raise BootError(f"slurmdbd does not answer after its restart: {reason}")
+            self._run(RECONFIGURE)
             write_loaded(self.loaded, keys.generation)
         key_requests.write_wanted(self.requests, keys.generation)
         confirmed = key_requests.read_confirmed(self.requests)
@@ -84,6 +87,11 @@ class HeadKey:
             return self.loaded.read_text(encoding="utf-8").strip()
         except OSError:
             return slurm_keys.FIRST
+
+    def _run(self, argv: Sequence[str]) -> None:
+        result = self.runner.run(argv, timeout=TIMEOUT)
+        if result.returncode:
+            raise BootError(f"{' '.join(argv)} failed: {result.stderr.strip()[-300:]}")
 
     def _lacking(self, slurm: Slurm, generation: str) -> tuple[str, ...]:
         """Return the nodes and login nodes that lack these keys.

@@ -9,12 +9,13 @@ import pytest
 
 from slurmplugins import head_key
 from slurmplugins.errors import BadName, BootError
-from slurmplugins.head.slurm_key import STEPS, HeadKey
+from slurmplugins.head.slurm_key import RECONFIGURE, RESTART, HeadKey
 from slurmplugins.model import slurm_keys
 from slurmplugins.model.login_node import LoginNodeReport
 from slurmplugins.model.node import Node
-from slurmplugins.slurm import key_requests
-from tests.fakes.runner import FakeRunner
+from slurmplugins.slurm import key_requests, slurmdbd
+from tests.fakes.clock import FakeClock
+from tests.fakes.late_slurmdbd import LateSlurmdbd
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -38,15 +39,18 @@ class FourNodes:
 
 
 SLURM = cast("Slurm", FourNodes())
+STEPS = (RESTART, slurmdbd.QUESTION, RECONFIGURE)
 
 
 class Stage:
     def __init__(self, root: Path) -> None:
-        self.secret, self.runner, self.requests = OLD.text, FakeRunner(), root / "requests"
+        self.secret, self.requests = OLD.text, root / "requests"
+        self.clock = FakeClock()
+        self.runner = LateSlurmdbd(self.clock)
         self.login_nodes: tuple[LoginNodeReport, ...] = ()
         self.key = HeadKey(
             lambda: self.secret, root, root / "loaded", self.requests, self.runner,
-            lambda: self.login_nodes,
+            self.clock, lambda: self.login_nodes,
         )  # fmt: skip
 
 
@@ -83,6 +87,13 @@ def test_nodes_that_run_or_boot_lack_the_keys_until_their_own_instance_reports(s
     key_requests.write_report(stage.requests, "gpu-002", "i-2", BOTH.generation)
     assert stage.key.take(SLURM).confirmed == "", "not before this call"
     assert stage.key.take(SLURM).confirmed == BOTH.generation
+
+
+def test_slurmctld_starts_itself_anew_only_when_slurmdbd_answers(stage: Stage):
+    stage.secret = BOTH.text
+    stage.runner.late_seconds = 30
+    stage.key.take(SLURM)
+    assert stage.runner.asked_at[RECONFIGURE] - stage.runner.asked_at[RESTART] >= 30
 
 
 @pytest.mark.parametrize("failed", STEPS)
