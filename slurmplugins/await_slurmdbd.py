@@ -1,7 +1,7 @@
-"""Hold slurmdbd's unit in its start until slurmdbd answers.
+"""Hold slurmctld back until slurmdbd answers, at most a minute.
 
-slurmdbd.service calls it (ExecStartPost), so that slurmctld, which begins after it, has answers.
-slurmctld up to 24.11.5 ends otherwise, when the first comes (SchedMD's ticket 22385).
+slurmctld.service calls it (ExecStartPre). slurmctld up to 24.11.5 ends if slurmdbd first answers
+after slurmctld's start (SchedMD's ticket 22385).
 """
 
 from __future__ import annotations
@@ -13,8 +13,6 @@ from slurmplugins.system.clock import SystemClock
 from slurmplugins.system.command import SystemRunner
 
 SECONDS: Final = 60.0
-"""Less than systemd's limit of a start, 90 s. A slurmdbd that upgrades its database takes longer;
-systemd must not end it for that."""
 
 
 def main() -> None:

@@ -12,6 +12,7 @@ from toolkit.deploy.ingress import SWEEPS_PORT
 
 ROOT = Path(__file__).parents[3]
 ANSIBLE = ROOT / "ansible"
+NOT_ON_A_HEAD = ("install.yml", "publish.yml")
 FILES = sorted(ANSIBLE.rglob("*.yml"))
 
 
@@ -66,6 +67,23 @@ def test_every_role_of_an_image_has_an_install_file():
     for kind, roles in load_yaml(ANSIBLE / "group_vars/all.yml")["toolkit_roles"].items():
         for role in roles:
             assert (ANSIBLE / f"roles/{role}/tasks/install.yml").exists(), f"{kind}: {role}"
+
+
+def test_a_head_has_its_runtime_published_once_before_any_role_asks_whether_it_changed():
+    """Publish it once: a second time would find nothing to do."""
+    roles = [role["role"] for role in load_yaml(ANSIBLE / "site.yml")[1]["roles"]]
+    texts = {role: role_text(role) for role in roles}
+    publishing = [role for role in roles if "publish.yml" in texts[role]]
+    asking = [role for role in roles if "burst_published is changed" in texts[role]]
+    assert len(publishing) == 1
+    assert {"mlflow", "optuna", "logs"} <= set(asking)
+    assert min(map(roles.index, asking)) >= roles.index(publishing[0])
+
+
+def role_text(role: str) -> str:
+    """Return what a head with an image runs of the role."""
+    files = (ANSIBLE / f"roles/{role}/tasks").glob("*.yml")
+    return "".join(path.read_text() for path in files if path.name not in NOT_ON_A_HEAD)
 
 
 def test_mariadb_slurmdbd_and_slurmctld_are_configured_in_this_order():

@@ -8,6 +8,7 @@ import os
 import pwd
 import subprocess
 import sys
+import time
 import zipfile
 from pathlib import Path
 
@@ -200,6 +201,7 @@ def test_a_missing_python_is_named(builder, capsys, tmp_path):
 
 SENT = """
 import sys
+import time
 sys.path.insert(0, sys.argv[1])
 import ansible.module_utils.basic
 print(ansible.module_utils.basic.__file__)
@@ -345,3 +347,42 @@ def test_a_user_with_another_uid_gets_the_whole_folder(
     assert {name for name, _ in given} == {"mysql", "a.py", "sub", "b", "link"}
     assert {ids for _, ids in given} == {(own_uid + 1, 7)}
     assert given[-1][0] == "mysql", "a run that is cut off begins again"
+
+
+@pytest.fixture
+def systemctl(tmp_path, monkeypatch):
+    """A systemctl with a process of this test as unit."""
+    with subprocess.Popen(["sleep", "600"]) as process:
+        program = tmp_path / "systemctl"
+        log = tmp_path / "log"
+        program.write_text(
+            f"#!/bin/sh\ncase $1 in show) echo {process.pid};; *) echo $* >> {log};; esac\n"
+        )
+        program.chmod(0o755)
+        module = script(ROLES / "slurmctld/files/restart_if_older.py")
+        monkeypatch.setattr(module, "SYSTEMCTL", str(program))
+        yield module, log
+        process.kill()
+
+
+@pytest.mark.parametrize("seconds", [-60, 60])
+def test_a_daemon_is_restarted_exactly_if_a_file_is_newer(systemctl, tmp_path, capsys, seconds):
+    module, log = systemctl
+    for name, age in (("slurm.conf", -3600), ("gres.conf", seconds)):
+        (tmp_path / name).write_text("")
+        os.utime(tmp_path / name, (time.time() + age,) * 2)
+    files = [str(tmp_path / name) for name in ("slurm.conf", "gres.conf", "absent.conf")]
+    assert module.main(["slurmctld.service", *files]) == 0
+    is_restarted = seconds > 0
+    assert capsys.readouterr().out == ("changed\n" if is_restarted else "unchanged\n")
+    assert log.exists() is is_restarted
+    if is_restarted:
+        assert log.read_text() == "restart slurmctld.service\n"
+
+
+def test_a_daemon_that_does_not_run_is_left(systemctl, tmp_path, capsys, monkeypatch):
+    module, log = systemctl
+    (tmp_path / "slurm.conf").write_text("")
+    monkeypatch.setattr(module, "process", lambda _: 0)
+    assert module.main(["slurmctld.service", str(tmp_path / "slurm.conf")]) == 0
+    assert (capsys.readouterr().out, log.exists()) == ("unchanged\n", False)
