@@ -3,7 +3,8 @@
 python3 -m slurmplugins.head_report              Everything that is true now.
 python3 -m slurmplugins.head_report job 4711     And decisions about a job, or a task (4711_3).
 python3 -m slurmplugins.head_report node gpu-001 And decisions about a node.
-python3 -m slurmplugins.head_report pass         Only reconcile's last pass and the pools' states.
+python3 -m slurmplugins.head_report pass         Only reconcile's last pass, the pools' states, and
+                                                 what is free of the data volume.
 
 It changes nothing and asks each of Slurm and EC2 once. Parts that can't be read are in `unread`.
 """
@@ -20,6 +21,7 @@ from slurmplugins.head.assemble import assemble
 from slurmplugins.head.budget_reports import denied_accounts, held_jobs
 from slurmplugins.head.burst_reports import burst_reports
 from slurmplugins.head.collect import Subject, gather
+from slurmplugins.head.free_space import read_free_shares
 from slurmplugins.head.job_history import JobReader
 from slurmplugins.head.report import to_json
 from slurmplugins.model import hostlist
@@ -53,6 +55,7 @@ def main() -> None:
             bursts=bursts,
             denied=denied_accounts,
             budget_holds=held_jobs,
+            data_volume=read_free_shares,
         )
         sys.stdout.write(json.dumps(to_json(report)) + "\n")
 

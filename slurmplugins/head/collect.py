@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from slurmplugins.execution.engine import Engine
     from slurmplugins.head.job_history import JobReader
     from slurmplugins.head.report import AttemptReport, BurstReport, JobReport
+    from slurmplugins.model.data_volume import FreeShares
     from slurmplugins.model.instance import Instance, InstanceHealth
     from slurmplugins.model.node import Node
     from slurmplugins.slurm.node_reader import NodeReader
@@ -66,12 +67,13 @@ def gather(
     bursts: Callable[[int], tuple[BurstReport, ...]] = lambda _: (),
     denied: Callable[[], Mapping[str, tuple[str, ...]]] = dict,
     budget_holds: Callable[[], tuple[int, ...]] = tuple,
+    data_volume: Callable[[], FreeShares | None] = lambda: None,
 ) -> HeadReport:
     """Collect everything that is known about the subject.
 
     A part that can't be read is left out, and named in `unread`. `bursts` returns the burst
     governor's decisions about a job, `denied` the accounts that budgets keep from partitions.
-    `budget_holds` returns the jobs that budgets of projects hold.
+    `budget_holds` returns the jobs that budgets of projects hold, `data_volume` what is free of it.
     """
     parts = _Parts(state_only=subject.state_only)
     record, last_pass = circuit_breaker.load(engine.state), LastPass.load(engine.state)
@@ -105,6 +107,7 @@ def gather(
         bursts=burst_decisions,
         denied=dict(denied_accounts),
         budget_holds=held_jobs,
+        data_volume=data_volume(),
     )
 
 

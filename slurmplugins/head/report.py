@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import MISSING, asdict, dataclass, field, fields
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from slurmplugins.model.data_volume import FreeShares
 from slurmplugins.model.login_node import LoginNodeReport
 from slurmplugins.model.node import JobId
 
@@ -172,6 +173,8 @@ class HeadReport:
     """
     budget_holds: tuple[int, ...] = ()
     """Jobs that the budgets of their projects hold."""
+    data_volume: FreeShares | None = None
+    """What is free of the head's data volume. A site's controller has none."""
 
 
 def to_json(report: HeadReport) -> dict[str, Any]:
@@ -195,6 +198,8 @@ def from_json(value: Mapping[str, Any]) -> HeadReport:
         for key, row_type in rows.items():
             report[key] = tuple(_read(row_type, item) for item in report.get(key, ()))
         report["last_pass"] = _read(PassReport, report.get("last_pass", {}))
+        if (volume := report.get("data_volume")) is not None:
+            report["data_volume"] = _read(FreeShares, volume)
         report["consoles"] = {
             key: tuple(lines) for key, lines in report.get("consoles", {}).items()
         }

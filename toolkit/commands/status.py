@@ -77,6 +77,7 @@ def _print(status: Status) -> None:
         ("stack", status.stack.lower().replace("_", " ") or "none"),
         ("head", f"{status.head_instance or 'none'} {status.head_state}".strip()),
         ("set-up", status.setup or "-"),
+        ("head data", _volume_text(status)),
         ("services", _counts(status.services) or "-"),
         ("slurm", _slurm(status)),
         ("nodes", _counts(status.nodes) or "-"),
@@ -105,6 +106,14 @@ def _slurm(status: Status) -> str:
         f"{count} node{'s' * (count > 1)} {release}" for release, count in sorted(others.items())
     ]
     return ", ".join([status.slurm or "-", *texts])
+
+
+def _volume_text(status: Status) -> str:
+    """Return what is free of the head's data volume."""
+    free = status.data_volume
+    if free is None:
+        return "-"
+    return f"{free.space * 100:.0f} % of space, {free.inodes * 100:.0f} % of inodes free"
 
 
 def _backup_text(status: Status) -> str:

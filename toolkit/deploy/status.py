@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from slurmplugins.cloud import tags
-from slurmplugins.model import backup, records
+from slurmplugins.model import backup, data_volume, records
 from slurmplugins.model.node import REASON_PREFIX
 from toolkit import accounts
 from toolkit.deploy import backup_age, instances, login_nodes, names, record_age
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from mypy_boto3_ec2.type_defs import InstanceTypeDef
 
     from slurmplugins.head.report import HeadReport
+    from slurmplugins.model.data_volume import FreeShares
     from toolkit.config import ClusterConfig
     from toolkit.deploy.session import Clients
     from toolkit.head_runner import Runner
@@ -78,6 +79,7 @@ class Status:
     missing_accounts: tuple[str, ...] = ()  # declared accounts and users that slurmdbd lacks
     alarms: Mapping[str, str] = field(default_factory=dict)  # CloudWatch's state by subject
     login_nodes: Mapping[str, str] = field(default_factory=dict)  # state by name
+    data_volume: FreeShares | None = None  # what is free; None: an older head, or not asked
     backup: LastBackup = field(default_factory=LastBackup)
     records: LastRecords = field(default_factory=LastRecords)
     warnings: tuple[str, ...] = ()  # people can work all the same
@@ -116,6 +118,7 @@ def _reasons(status: Status) -> Iterator[str]:
     )
     if status.services and not status.slurmctld_answers:
         yield "slurmctld doesn't answer"
+    yield from _full_volume(status.data_volume)
     yield from (f"node {node.name} is down: {node.reason}" for node in status.down)
     yield from _newer_nodes(status)
     if missing_names := status.missing_accounts:
@@ -127,6 +130,16 @@ def _reasons(status: Status) -> Iterator[str]:
         yield (
             f"slurmdbd lacks {', '.join(missing_names[:MAX_LISTED])}{rest_text}:"
             " `toolkit accounts apply` adds them"
+        )
+
+
+def _full_volume(free: FreeShares | None) -> Iterator[str]:
+    """Yield what the head's data volume lacks, and how to mend it."""
+    if free is not None and (text := data_volume.shortage(free)):
+        yield (
+            f"{text}: when it is full, slurmctld saves no state, and forgets jobs at its next"
+            f" start. `toolkit run -- du -xhd2 {data_volume.PATH}` says what fills it;"
+            " a larger head.data_gib and `toolkit deploy` grow it"
         )
 
 
@@ -176,11 +189,13 @@ def _with_head(config: ClusterConfig, clients: Clients, status: Status) -> Statu
     slurm = SlurmNodes(())
     logins: dict[str, str] = {}
     missing_names: tuple[str, ...] = ()
+    free: FreeShares | None = None
     try:
         services = _services(config, head)
         answers, slurm = _slurm(head)
         if services.get(RECONCILE) == "active":
             report = head_facts.fetch_report(head, "pass")
+            free = report.data_volume
             trouble += engine_problems(report)
             logins = login_nodes.states(login_nodes.find(clients, config), report)
         if services.get("slurmdbd") == "active":
@@ -199,6 +214,7 @@ def _with_head(config: ClusterConfig, clients: Clients, status: Status) -> Statu
         trouble=tuple(trouble),
         missing_accounts=missing_names,
         login_nodes=logins,
+        data_volume=free,
     )
 
 

@@ -88,6 +88,7 @@ class HeadDriver(NoneDriver):
         self.ran: list[str] = []
         self.reached: set[str] = set()
         self.login_nodes: dict[str, dict[str, object]] = {}  # reports by instance
+        self.data_volume = {"space": 0.6, "inodes": 0.9}
         self.slurmdbd = FakeSacctmgr()
 
     def execute(self, instance_id, argv, *, timeout, stdin=b""):
@@ -102,6 +103,7 @@ class HeadDriver(NoneDriver):
             return CommandResult(0, self.slurmdbd.run(words).encode(), b"")
         if "slurmplugins.head_report" in text:
             report = {"at": 1, "login_nodes": list(self.login_nodes.values())}
+            report["data_volume"] = self.data_volume
             return CommandResult(0, json.dumps(report).encode(), b"")
         answer = next((answer for part, answer in ANSWERS.items() if part in text), b"")
         return CommandResult(0, answer, b"")

@@ -8,6 +8,7 @@ import pytest
 from jinja2 import Environment, StrictUndefined
 from ruamel.yaml import YAML
 
+from slurmplugins.model import data_volume
 from toolkit.deploy.ingress import SWEEPS_PORT
 
 ROOT = Path(__file__).parents[3]
@@ -156,6 +157,10 @@ def test_the_head_boots_without_waiting_for_its_data_volume():
     assert "nofail" in options.split(",")
     assert re.findall(r"(?m)^WantedBy=(.+)$", unit) == ["multi-user.target"]
     assert "RequiresMountsFor=/srv/head" in (role / "files/needs-volume.conf").read_text()
+
+
+def test_the_free_space_is_measured_where_the_data_volume_is_mounted():
+    assert load_yaml(ANSIBLE / "group_vars/all.yml")["toolkit_head_data"] == data_volume.PATH
 
 
 def test_no_head_runs_the_distributions_sshd():

@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from slurmplugins.head.report import BreakerReport, HeadReport, PassReport
+from slurmplugins.model.data_volume import LEAST_FREE, FreeShares
 from tests.fakes.sacctmgr import FakeSacctmgr
 from tests.unit.deploy.samples import Report, example
 from toolkit.config.model import LoginNodes
@@ -71,6 +72,15 @@ def test_a_cluster_without_problems_is_healthy():
             ),
         ),
         ({"login_nodes": {"login-1": "is silent for 99 s"}}, "login-1 is silent for 99 s"),
+        (
+            {"data_volume": FreeShares(space=0.03, inodes=0.9)},
+            (
+                "/srv/head has 3.0 % of its space free, less than 5 %:"
+                " when it is full, slurmctld saves no state, and forgets jobs at its next start."
+                " `toolkit run -- du -xhd2 /srv/head` says what fills it;"
+                " a larger head.data_gib and `toolkit deploy` grow it"
+            ),
+        ),
     ],
 )
 def test_each_problem_is_a_reason(change, reason):
@@ -187,3 +197,8 @@ def test_running_nodes_with_another_slurm_than_the_head_are_listed():
 
 def test_a_login_node_that_is_up_is_no_reason():
     assert replace(GOOD, login_nodes={"login-1": UP}).healthy
+
+
+@pytest.mark.parametrize("free", [None, FreeShares(LEAST_FREE, LEAST_FREE)])
+def test_a_data_volume_with_space_or_of_an_older_head_is_no_reason(free):
+    assert replace(GOOD, data_volume=free).healthy

@@ -15,6 +15,7 @@ from slurmplugins.errors import BadName, StateError
 from slurmplugins.head import collect, report
 from slurmplugins.head.job_history import JobReader
 from slurmplugins.model import hostlist
+from slurmplugins.model.data_volume import FreeShares
 from slurmplugins.model.instance import BootFailure, BootResults
 from slurmplugins.model.login_node import LoginNodeReport
 from slurmplugins.power_save import circuit_breaker
@@ -113,6 +114,16 @@ def test_facts_survive_the_journey_as_json(bench: Bench, runner: FakeRunner):
     assert sheet.machines[0].trouble == ("fails its status checks",)
     travelled = json.loads(json.dumps(report.to_json(sheet)))
     assert report.to_json(report.from_json(travelled)) == report.to_json(sheet)
+
+
+@pytest.mark.parametrize("words", [(), ("pass",)])
+@pytest.mark.parametrize("free", [FreeShares(0.25, 0.5), None])
+def test_the_report_has_what_is_free_of_the_data_volume(
+    bench: Bench, runner: FakeRunner, words: tuple[str, ...], free: FreeShares | None
+):
+    sheet = gathered(bench, runner, *words, data_volume=lambda: free)
+    assert sheet.data_volume == free
+    assert report.from_json(json.loads(json.dumps(report.to_json(sheet)))) == sheet
 
 
 def test_jobs_are_read_in_every_shape_of_number(bench: Bench, runner: FakeRunner):
@@ -301,7 +312,10 @@ def test_invalid_questions_are_refused(words: list[str]):
 def test_a_newer_head_may_say_more_and_an_older_one_less():
     sheet = report.from_json({"at": 1, "nodes": [{"name": "a", "new": 1}], "future": {}})
     assert sheet.nodes[0].name == "a"
-    for odd in ({}, {"at": 1, "nodes": [{}]}, {"at": 1, "nodes": 3}):
+    assert sheet.data_volume is None
+    for odd in (
+        {}, {"at": 1, "nodes": [{}]}, {"at": 1, "nodes": 3}, {"at": 1, "data_volume": {}},
+    ):  # fmt: skip
         with pytest.raises(ValueError, match="head report"):
             report.from_json(odd)
 
