@@ -10,11 +10,15 @@ PATH: Final = "/srv/head"
 """The head mounts it here, with slurmctld's StateSaveLocation and MariaDB's databases."""
 LEAST_FREE: Final = 0.05
 """The share of its space, and of its inodes, below which it counts as full."""
+ENOUGH_BYTES: Final = 5 * 2**30
+"""With so much space free, no share is too little: a large volume has weeks left."""
 
 
 class FilesystemCounts(Protocol):
     """A filesystem's blocks and inodes, as os.statvfs counts them."""
 
+    @property
+    def f_frsize(self) -> int: ...
     @property
     def f_blocks(self) -> int: ...
     @property
@@ -33,6 +37,8 @@ class FreeShares:
 
     space: float
     inodes: float
+    bytes: int = 0
+    """The free space itself."""
 
 
 def free_shares(counts: FilesystemCounts) -> FreeShares:
@@ -44,12 +50,14 @@ def free_shares(counts: FilesystemCounts) -> FreeShares:
     return FreeShares(
         space=_share(counts.f_bavail, used + counts.f_bavail),
         inodes=_share(counts.f_favail, counts.f_files),
+        bytes=counts.f_bavail * counts.f_frsize,
     )
 
 
 def shortage(free: FreeShares) -> str:
     """Return what the volume lacks; empty if it has enough."""
-    amounts = {"space": free.space, "inodes": free.inodes}
+    space = free.space if free.bytes < ENOUGH_BYTES else 1.0
+    amounts = {"space": space, "inodes": free.inodes}
     texts = [
         f"{math.floor(share * 1000) / 10:.1f} % of its {name}"
         for name, share in amounts.items()

@@ -6,7 +6,13 @@ from dataclasses import dataclass
 
 import pytest
 
-from slurmplugins.model.data_volume import LEAST_FREE, FreeShares, free_shares, shortage
+from slurmplugins.model.data_volume import (
+    ENOUGH_BYTES,
+    LEAST_FREE,
+    FreeShares,
+    free_shares,
+    shortage,
+)
 
 
 @dataclass(frozen=True)
@@ -18,6 +24,7 @@ class Counts:
     f_bavail: int = 500
     f_files: int = 100
     f_favail: int = 50
+    f_frsize: int = 4096
 
 
 def test_space_that_root_alone_may_use_is_not_free():
@@ -30,8 +37,14 @@ def test_space_that_root_alone_may_use_is_not_free():
 
 
 def test_a_filesystem_without_a_number_of_inodes_has_enough_of_them():
-    assert free_shares(Counts(f_files=0, f_favail=0)) == FreeShares(0.5, 1.0)
+    assert free_shares(Counts(f_files=0, f_favail=0)) == FreeShares(0.5, 1.0, 500 * 4096)
     assert free_shares(Counts(0, 0, 0, 0, 0)) == FreeShares(1.0, 1.0)
+
+
+def test_a_large_volume_with_gibibytes_free_is_not_short_of_space():
+    assert shortage(FreeShares(0.01, 1.0, ENOUGH_BYTES)) == ""
+    assert shortage(FreeShares(0.01, 1.0, ENOUGH_BYTES - 1)) != ""
+    assert "inodes" in shortage(FreeShares(0.01, 0.01, ENOUGH_BYTES))
 
 
 @pytest.mark.parametrize("free", [FreeShares(LEAST_FREE, LEAST_FREE), FreeShares(1.0, 1.0)])
