@@ -1,17 +1,20 @@
 """The source of spending: the head's own records of instances, and Slurm's jobs.
 
 No call of AWS is made: reconcile has written which instances ran, and at which price each was
-bought. slurmctld knows the jobs of the last five minutes. After a longer gap sacct is asked.
+bought. slurmctld knows the jobs of the last five minutes. After a longer gap sacct is asked, and
+slurmctld says which attempts without an end still run.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
 from decimal import Decimal, InvalidOperation
+from functools import cache
 from typing import TYPE_CHECKING, Final
 
 from slurmplugins.budgets.memory import Memory, is_closed, without_days_before
 from slurmplugins.budgets.meter import Allocation, InstanceTime, measure
+from slurmplugins.budgets.open_attempts import KnownJobs, end_of
 from slurmplugins.budgets.periods import DAY, day_of, period_of
 from slurmplugins.budgets.weights import Purchase
 from slurmplugins.errors import BadName, SlurmUnreachable
@@ -63,30 +66,31 @@ class HeadSpending:
 
     def _measured(self, memory: Memory, jobs: Sequence[BilledJob], now: float) -> Iterator[Memory]:
         instances = self.instances(now)
+        known = KnownJobs({job.id: job for job in jobs}, now, cache(self._accounting.is_settled))
         if self._budgets.projects != memory.projects.keys():
-            memory = self._with_projects(memory, instances, now)
+            memory = self._with_projects(memory, instances, known)
             yield memory
         since = memory.measured_until or self._first_second(now)
         while now - since > RECENT:
             until = min(since + DAY, now)
-            memory = measure(memory, instances, self._past(since, until), since, until)
+            memory = measure(memory, instances, self._past(since, until, known), since, until)
             yield memory
             since = until
         if now > since:
             present = allocations(jobs, self._budgets, now)
             memory = measure(memory, instances, present, since, now)
             yield memory
-        yield from self._with_earlier_days(memory, instances, now)
+        yield from self._with_earlier_days(memory, instances, known)
 
     def _with_earlier_days(
-        self, memory: Memory, instances: Sequence[InstanceTime], now: float
+        self, memory: Memory, instances: Sequence[InstanceTime], known: KnownJobs
     ) -> Iterator[Memory]:
         """Yield the memory with one more of the days before it.
 
         A budget that is added later may have a longer period than those so far. Days that a report
         has closed keep its amounts.
         """
-        first = self._first_second(now)
+        first = self._first_second(known.at)
         while first < memory.measured_from:
             until = memory.measured_from
             since = max((until - 1) // DAY * DAY, first)
@@ -94,7 +98,7 @@ class HeadSpending:
                 own = replace(
                     memory, closed_until="", last_account={}, last_project={}, unclaimed={}
                 )
-                found = measure(own, instances, self._past(since, until), since, until)
+                found = measure(own, instances, self._past(since, until, known), since, until)
                 memory = replace(
                     memory, days=found.days, projects=found.projects, nobody=found.nobody
                 )
@@ -102,17 +106,17 @@ class HeadSpending:
             yield memory
 
     def _with_projects(
-        self, memory: Memory, instances: Sequence[InstanceTime], now: float
+        self, memory: Memory, instances: Sequence[InstanceTime], known: KnownJobs
     ) -> Memory:
         """Return the memory with the days of exactly these projects.
 
         A new project's part of the days so far is read from slurmdbd. Raises SlurmError.
         """
         names = self._budgets.projects
-        past, since = Memory(), max(self._first_second(now), memory.measured_from)
+        past, since = Memory(), max(self._first_second(known.at), memory.measured_from)
         while names - memory.projects.keys() and since < memory.measured_until:
             until = min(since + DAY, memory.measured_until)
-            past = measure(past, instances, self._past(since, until), since, until)
+            past = measure(past, instances, self._past(since, until, known), since, until)
             since = until
         days = {**past.projects, **memory.projects}
         return replace(memory, projects={name: days.get(name, {}) for name in sorted(names)})
@@ -155,11 +159,12 @@ class HeadSpending:
         begins = [period_of(item, now).begin for item in self._budgets.budgets.values()]
         return max(min([*begins, now]), now - LONGEST)
 
-    def _past(self, since: float, until: float) -> list[Allocation]:
+    def _past(self, since: float, until: float, known: KnownJobs) -> list[Allocation]:
+        known.is_settled()  # asked before sacct: an end that was on its way is in its answer
         answer = self._accounting.window(int(since), int(until) + 1)
         if answer is None:
             raise SlurmUnreachable("sacct can't read a day of attempts within a minute")
-        items = (_of_row(row, self._budgets, until) for row in answer.rows())
+        items = (_of_row(row, self._budgets, until, known) for row in answer.rows())
         return [item for item in items if item is not None]
 
 
@@ -179,8 +184,10 @@ def allocations(jobs: Iterable[BilledJob], budgets: BudgetsConfig, now: float) -
     ]
 
 
-def _of_row(row: Mapping[str, str], budgets: BudgetsConfig, until: float) -> Allocation | None:
-    """Return an attempt of sacct; None if it never started."""
+def _of_row(
+    row: Mapping[str, str], budgets: BudgetsConfig, until: float, known: KnownJobs
+) -> Allocation | None:
+    """Return an attempt of sacct; None if it never started, or is a runaway job's."""
     begin = second(row["Start"])
     if begin is None:
         return None
@@ -188,7 +195,9 @@ def _of_row(row: Mapping[str, str], budgets: BudgetsConfig, until: float) -> All
         nodes = expand(row["NodeList"])
     except BadName:
         return None
-    end = second(row["End"]) or until
+    end = end_of(row, begin, until, known)
+    if end is None:
+        return None
     account, usd = row["Account"], usd_per_hour(row["AllocTRES"])
     project = budgets.project_of(account, row.get("WCKey", ""))
     return Allocation(account, tuple(nodes), begin, end, usd, project)

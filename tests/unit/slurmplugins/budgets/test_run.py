@@ -106,6 +106,9 @@ class FakeAccounting:
         self.windows: list[tuple[int, int]] = []
         self._rows, self._error = rows, error
 
+    def is_settled(self) -> bool:
+        return True
+
     def window(self, since: int, until: int) -> Any:
         self.windows.append((since, until))
         if self._error:
