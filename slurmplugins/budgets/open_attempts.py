@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class KnownJobs:
-    """What slurmctld knows, by job id."""
+    """The jobs of slurmctld, by their ids."""
 
     jobs: Mapping[int, BilledJob]
     at: float

@@ -125,7 +125,10 @@ class LedgerPass:
             write_atomically(state / "ledger_pass.json", value.encode(), mode=0o640)
 
     def doubt(self, now: float, boot: str) -> str:
-        """Return why instances may have ended unnoticed; empty if the ledger is up to date."""
+        """Return why instances may have ended unnoticed.
+
+        Empty if the ledger is up to date.
+        """
         if self.boot != boot:
             return "reconcile has not looked at EC2 since the head's start"
         if now - self.at > PASS_AGE:
