@@ -39,9 +39,10 @@ class KnownJobs:
 
 
 def end_of(row: Mapping[str, str], begin: float, until: float, known: KnownJobs) -> float | None:
-    """Return the end of an attempt that began; None for a runaway job's.
+    """Return the end of an attempt that began.
 
-    One that runs ends at `until`. Raises SlurmUnreachable while slurmdbd may not have its end yet.
+    None: it is a runaway job's. One that runs ends at `until`. Raises SlurmUnreachable while
+    slurmdbd may not have its end yet.
     """
     end = second(row["End"])
     if end is not None or begin >= int(known.at):

@@ -93,7 +93,7 @@ def read_snapshot(parts: Parts, now: float, *, save: bool) -> BudgetSnapshot:
 def _measured(
     parts: Parts, memory: Memory, jobs: tuple[BilledJob, ...], now: float
 ) -> Iterator[Memory]:
-    """Yield the memory after each part of the time that can be measured.
+    """Yield the memory after each part of the measured time.
 
     An instance without an end in the ledger is billed until now. So nothing is measured before
     reconcile has looked at EC2: spot instances may have ended while the head was away. The first
