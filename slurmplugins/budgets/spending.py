@@ -65,7 +65,7 @@ class HeadSpending:
             yield without_days_before(item, oldest)
 
     def _measured(self, memory: Memory, jobs: Sequence[BilledJob], now: float) -> Iterator[Memory]:
-        instances = self.instances(now)
+        instances = self.instances(now, memory.measured_until or now)
         known = KnownJobs({job.id: job for job in jobs}, now, cache(self._accounting.is_settled))
         if self._budgets.projects != memory.projects.keys():
             memory = self._with_projects(memory, instances, known)
@@ -121,13 +121,17 @@ class HeadSpending:
         days = {**past.projects, **memory.projects}
         return replace(memory, projects={name: days.get(name, {}) for name in sorted(names)})
 
-    def instances(self, now: float) -> list[InstanceTime]:
-        """Return the times that EC2 bills of the ledger's instances."""
+    def instances(self, now: float, seen_until: float | None = None) -> list[InstanceTime]:
+        """Return the times that EC2 bills of the ledger's instances.
+
+        Where nobody saw an end, a pass may have noticed it hours later. It counts as no later than
+        `seen_until`, and a report adds what it can prove.
+        """
         return [
             item
             for entry in self._ledger()
             if entry.pool in self._config.pools and entry.node  # the head is in none
-            for item in self._times(entry, now)
+            for item in self._times(entry, now, now if seen_until is None else seen_until)
         ]
 
     def purchases(self, now: float) -> Iterator[Purchase]:
@@ -136,12 +140,14 @@ class HeadSpending:
         for item in self.instances(now):
             yield Purchase(pools[item.id], item.usd_per_hour, item.end - item.begin)
 
-    def _times(self, entry: LedgerEntry, now: float) -> Iterator[InstanceTime]:
+    def _times(self, entry: LedgerEntry, now: float, seen_until: float) -> Iterator[InstanceTime]:
         price = _price(entry.price) or self._dearest(entry.pool)
         if price is None:
             return  # its jobs cost what Slurm bills them
         begin = entry.running_at or entry.launched_at
         ended = now if entry.ended_at is None else entry.ended_at
+        if not entry.end_seen:
+            ended = min(ended, max(begin, seen_until))
         for stopped_at, started_at in (*entry.stops, (ended, None)):
             if stopped_at > begin:
                 is_static = NodeName(entry.node) in self._config.static_nodes
@@ -187,7 +193,10 @@ def allocations(jobs: Iterable[BilledJob], budgets: BudgetsConfig, now: float) -
 def _of_row(
     row: Mapping[str, str], budgets: BudgetsConfig, until: float, known: KnownJobs
 ) -> Allocation | None:
-    """Return an attempt of sacct; None if it never started, or is a runaway job's."""
+    """Return an attempt of sacct.
+
+    None: it never started, or is a runaway job's.
+    """
     begin = second(row["Start"])
     if begin is None:
         return None

@@ -77,6 +77,22 @@ def test_an_instance_is_billed_from_running_to_its_end():
     assert spans(replace(ENTRY, ended_at=NOW - 100)) == [(800, 100, half)]
 
 
+def test_an_end_that_nobody_saw_is_no_later_than_the_last_measure():
+    # EC2 forgets an instance an hour after its end, and the head may be away for longer.
+    forgotten = replace(
+        ENTRY, launched_at=NOW - 20_000, running_at=NOW - 20_000, ended_at=NOW - 60, end_seen=False
+    )
+
+    def usd(entry, measured_until):
+        memory = Memory(NOVEMBER, measured_until, last_account={"i-1": "vision"})
+        *_, last = source(entry).measured(memory, [], NOW)
+        return last.days.get("vision", {}).get("2026-11-26", 0)
+
+    assert usd(forgotten, NOW - 10_860) == 0
+    assert usd(replace(forgotten, end_seen=True), NOW - 10_860) == Decimal("1.5")
+    assert spans(forgotten) == [(20_000, 60, Decimal("0.5"))], "a first measure knows no better"
+
+
 def test_a_stop_is_billed_to_nobody():
     half = Decimal("0.5")
     stopped = replace(ENTRY, stops=((NOW - 700, NOW - 300), (NOW - 200, NOW - 50)))
