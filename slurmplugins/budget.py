@@ -27,7 +27,7 @@ from slurmplugins.budgets.spending import HeadSpending
 from slurmplugins.config import budgets, burst, paths
 from slurmplugins.errors import BadName
 from slurmplugins.head.assemble import check_cluster
-from slurmplugins.reconciler.pass_state import PassState
+from slurmplugins.reconciler.pass_state import LedgerPass, PassState
 from slurmplugins.slurm.account_limits import SlurmLimits
 from slurmplugins.slurm.accounting import SlurmAccounting
 from slurmplugins.slurm.scontrol import ScontrolSlurm
@@ -133,6 +133,7 @@ def _parts(config: burst.BurstConfig, limits: BudgetsConfig, log: Log) -> Parts:
         ),
         runner=runner,
         log=log,
+        ledger_doubt=lambda now: LedgerPass.load(paths.STATE).doubt(now, SystemClock().boot()),
     )
 
 

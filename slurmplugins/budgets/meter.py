@@ -2,7 +2,8 @@
 
 An instance costs its price from its first second to its last, with boot and idle time. Jobs that
 share it divide the cost by their billing. Boot is the first job's account's, idle time the last's.
-A job on a node without an instance, such as a rack's, costs what Slurm bills it.
+A job on a node without an instance, such as a rack's, costs what Slurm bills it. Slurm ends a job
+some time after its instance: that time costs nothing.
 """
 
 from __future__ import annotations
@@ -200,7 +201,10 @@ def _add_billing(
     for node in item.nodes:
         cuts = {at for pair in times.get(node, ()) for at in pair if begin < at < end}
         for first, last in _pieces(begin, end, cuts):
-            if not any(start <= first and stop >= last for start, stop in times.get(node, ())):
+            if not any(
+                (start <= first and stop >= last) or item.begin < stop <= first
+                for start, stop in times.get(node, ())
+            ):
                 usd = _usd(item.usd_per_hour / len(item.nodes), last - first)
                 totals.add(item.account, item.project, first, usd)
 

@@ -23,9 +23,11 @@ if TYPE_CHECKING:
     from decimal import Decimal
 
     from slurmplugins.budgets.limit_changes import LimitChange
+    from slurmplugins.budgets.memory import Memory
     from slurmplugins.budgets.plan import JobNotice, Reached
     from slurmplugins.budgets.spending import HeadSpending
     from slurmplugins.config.budgets import BudgetsConfig
+    from slurmplugins.model.account_limits import BilledJob
     from slurmplugins.slurm.account_limits import SlurmLimits
     from slurmplugins.slurm.port import Slurm
     from slurmplugins.system.command import Runner
@@ -53,6 +55,8 @@ class Parts:
     spending: HeadSpending
     runner: Runner
     log: Log
+    ledger_doubt: Callable[[float], str]
+    """Why instances of the ledger may have ended unnoticed; empty if they have not."""
 
     @property
     def folder(self) -> Path:
@@ -66,12 +70,9 @@ def read_snapshot(parts: Parts, now: float, *, save: bool) -> BudgetSnapshot:
     """
     memory = files.load(parts.folder)
     jobs = parts.slurm_limits.jobs()
-    try:
-        for memory in parts.spending.measured(memory, jobs, now):  # noqa: B020 - the next one
-            if save:
-                files.save(parts.folder, memory)
-    except SlurmError as error:
-        parts.log.warning(LogEvent.BUDGET_FIGURES_STALE, message=error.message)
+    for memory in _measured(parts, memory, jobs, now):  # noqa: B020 - the next one
+        if save:
+            files.save(parts.folder, memory)
     accounts = {name for item in parts.config.budgets.values() for name in item.accounts}
     accounts |= memory.limited | memory.held.keys() | memory.refused
     needs_partitions = bool(memory.denied or parts.config.budgets or parts.config.weights)
@@ -87,6 +88,24 @@ def read_snapshot(parts: Parts, now: float, *, save: bool) -> BudgetSnapshot:
         weights={name: item.weights for name, item in partitions.items()},
         purchases=tuple(parts.spending.purchases(now)) if parts.config.weights else (),
     )
+
+
+def _measured(
+    parts: Parts, memory: Memory, jobs: tuple[BilledJob, ...], now: float
+) -> Iterator[Memory]:
+    """Yield the memory after each part of the measured time.
+
+    An instance without an end in the ledger is billed until now. So nothing is measured before
+    reconcile has looked at EC2: spot instances may have ended while the head was away. The first
+    pass after it measures that time too.
+    """
+    if doubt := parts.ledger_doubt(now):
+        parts.log.warning(LogEvent.BUDGET_FIGURES_STALE, message=doubt)
+        return
+    try:
+        yield from parts.spending.measured(memory, jobs, now)
+    except SlurmError as error:
+        parts.log.warning(LogEvent.BUDGET_FIGURES_STALE, message=error.message)
 
 
 def _rates(parts: Parts, jobs: tuple[Any, ...], now: float) -> dict[int, Decimal]:

@@ -1,17 +1,20 @@
 """The source of spending: the head's own records of instances, and Slurm's jobs.
 
 No call of AWS is made: reconcile has written which instances ran, and at which price each was
-bought. slurmctld knows the jobs of the last five minutes. After a longer gap sacct is asked.
+bought. slurmctld knows the jobs of the last five minutes. After a longer gap sacct is asked, and
+slurmctld says which attempts without an end still run.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
 from decimal import Decimal, InvalidOperation
+from functools import cache
 from typing import TYPE_CHECKING, Final
 
 from slurmplugins.budgets.memory import Memory, is_closed, without_days_before
 from slurmplugins.budgets.meter import Allocation, InstanceTime, measure
+from slurmplugins.budgets.open_attempts import KnownJobs, end_of
 from slurmplugins.budgets.periods import DAY, day_of, period_of
 from slurmplugins.budgets.weights import Purchase
 from slurmplugins.errors import BadName, SlurmUnreachable
@@ -62,31 +65,32 @@ class HeadSpending:
             yield without_days_before(item, oldest)
 
     def _measured(self, memory: Memory, jobs: Sequence[BilledJob], now: float) -> Iterator[Memory]:
-        instances = self.instances(now)
+        instances = self.instances(now, memory.measured_until or now)
+        known = KnownJobs({job.id: job for job in jobs}, now, cache(self._accounting.is_settled))
         if self._budgets.projects != memory.projects.keys():
-            memory = self._with_projects(memory, instances, now)
+            memory = self._with_projects(memory, instances, known)
             yield memory
         since = memory.measured_until or self._first_second(now)
         while now - since > RECENT:
             until = min(since + DAY, now)
-            memory = measure(memory, instances, self._past(since, until), since, until)
+            memory = measure(memory, instances, self._past(since, until, known), since, until)
             yield memory
             since = until
         if now > since:
             present = allocations(jobs, self._budgets, now)
             memory = measure(memory, instances, present, since, now)
             yield memory
-        yield from self._with_earlier_days(memory, instances, now)
+        yield from self._with_earlier_days(memory, instances, known)
 
     def _with_earlier_days(
-        self, memory: Memory, instances: Sequence[InstanceTime], now: float
+        self, memory: Memory, instances: Sequence[InstanceTime], known: KnownJobs
     ) -> Iterator[Memory]:
         """Yield the memory with one more of the days before it.
 
         A budget that is added later may have a longer period than those so far. Days that a report
         has closed keep its amounts.
         """
-        first = self._first_second(now)
+        first = self._first_second(known.at)
         while first < memory.measured_from:
             until = memory.measured_from
             since = max((until - 1) // DAY * DAY, first)
@@ -94,7 +98,7 @@ class HeadSpending:
                 own = replace(
                     memory, closed_until="", last_account={}, last_project={}, unclaimed={}
                 )
-                found = measure(own, instances, self._past(since, until), since, until)
+                found = measure(own, instances, self._past(since, until, known), since, until)
                 memory = replace(
                     memory, days=found.days, projects=found.projects, nobody=found.nobody
                 )
@@ -102,28 +106,32 @@ class HeadSpending:
             yield memory
 
     def _with_projects(
-        self, memory: Memory, instances: Sequence[InstanceTime], now: float
+        self, memory: Memory, instances: Sequence[InstanceTime], known: KnownJobs
     ) -> Memory:
         """Return the memory with the days of exactly these projects.
 
         A new project's part of the days so far is read from slurmdbd. Raises SlurmError.
         """
         names = self._budgets.projects
-        past, since = Memory(), max(self._first_second(now), memory.measured_from)
+        past, since = Memory(), max(self._first_second(known.at), memory.measured_from)
         while names - memory.projects.keys() and since < memory.measured_until:
             until = min(since + DAY, memory.measured_until)
-            past = measure(past, instances, self._past(since, until), since, until)
+            past = measure(past, instances, self._past(since, until, known), since, until)
             since = until
         days = {**past.projects, **memory.projects}
         return replace(memory, projects={name: days.get(name, {}) for name in sorted(names)})
 
-    def instances(self, now: float) -> list[InstanceTime]:
-        """Return the times that EC2 bills of the ledger's instances."""
+    def instances(self, now: float, seen_until: float | None = None) -> list[InstanceTime]:
+        """Return the times that EC2 bills of the ledger's instances.
+
+        Where nobody saw an end, a pass may have noticed it hours later. It counts as no later than
+        `seen_until`, and a report adds what it can prove.
+        """
         return [
             item
             for entry in self._ledger()
             if entry.pool in self._config.pools and entry.node  # the head is in none
-            for item in self._times(entry, now)
+            for item in self._times(entry, now, now if seen_until is None else seen_until)
         ]
 
     def purchases(self, now: float) -> Iterator[Purchase]:
@@ -132,12 +140,14 @@ class HeadSpending:
         for item in self.instances(now):
             yield Purchase(pools[item.id], item.usd_per_hour, item.end - item.begin)
 
-    def _times(self, entry: LedgerEntry, now: float) -> Iterator[InstanceTime]:
+    def _times(self, entry: LedgerEntry, now: float, seen_until: float) -> Iterator[InstanceTime]:
         price = _price(entry.price) or self._dearest(entry.pool)
         if price is None:
             return  # its jobs cost what Slurm bills them
         begin = entry.running_at or entry.launched_at
         ended = now if entry.ended_at is None else entry.ended_at
+        if not entry.end_seen:
+            ended = min(ended, max(begin, seen_until))
         for stopped_at, started_at in (*entry.stops, (ended, None)):
             if stopped_at > begin:
                 is_static = NodeName(entry.node) in self._config.static_nodes
@@ -155,11 +165,12 @@ class HeadSpending:
         begins = [period_of(item, now).begin for item in self._budgets.budgets.values()]
         return max(min([*begins, now]), now - LONGEST)
 
-    def _past(self, since: float, until: float) -> list[Allocation]:
+    def _past(self, since: float, until: float, known: KnownJobs) -> list[Allocation]:
+        known.is_settled()  # asked before sacct: an end that was on its way is in its answer
         answer = self._accounting.window(int(since), int(until) + 1)
         if answer is None:
             raise SlurmUnreachable("sacct can't read a day of attempts within a minute")
-        items = (_of_row(row, self._budgets, until) for row in answer.rows())
+        items = (_of_row(row, self._budgets, until, known) for row in answer.rows())
         return [item for item in items if item is not None]
 
 
@@ -179,8 +190,13 @@ def allocations(jobs: Iterable[BilledJob], budgets: BudgetsConfig, now: float) -
     ]
 
 
-def _of_row(row: Mapping[str, str], budgets: BudgetsConfig, until: float) -> Allocation | None:
-    """Return an attempt of sacct; None if it never started."""
+def _of_row(
+    row: Mapping[str, str], budgets: BudgetsConfig, until: float, known: KnownJobs
+) -> Allocation | None:
+    """Return an attempt of sacct.
+
+    None: it never started, or is a runaway job's.
+    """
     begin = second(row["Start"])
     if begin is None:
         return None
@@ -188,7 +204,9 @@ def _of_row(row: Mapping[str, str], budgets: BudgetsConfig, until: float) -> All
         nodes = expand(row["NodeList"])
     except BadName:
         return None
-    end = second(row["End"]) or until
+    end = end_of(row, begin, until, known)
+    if end is None:
+        return None
     account, usd = row["Account"], usd_per_hour(row["AllocTRES"])
     project = budgets.project_of(account, row.get("WCKey", ""))
     return Allocation(account, tuple(nodes), begin, end, usd, project)

@@ -6,7 +6,7 @@ from dataclasses import replace
 from decimal import Decimal
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from slurmplugins.config import governor as governor_config
 from slurmplugins.errors import SlurmError, SlurmRefused, SlurmUnreachable
@@ -17,7 +17,7 @@ from slurmplugins.governor.words import sentence
 from slurmplugins.model.hostlist import NodeName
 from slurmplugins.model.instance import Lifecycle, PolicyName
 from slurmplugins.power_save import circuit_breaker
-from slurmplugins.reconciler.pass_state import LastPass
+from slurmplugins.reconciler.pass_state import PASS_AGE, LastPass
 from slurmplugins.system.log_events import LogEvent
 
 if TYPE_CHECKING:
@@ -30,9 +30,6 @@ if TYPE_CHECKING:
     from slurmplugins.slurm.port import Slurm
     from slurmplugins.slurm.queue import Queue
     from slurmplugins.system.logger import Log
-
-PASS_AGE: Final = 300.0
-"""Seconds. reconcile looks at EC2 every 15: without a pass, nobody knows whether EC2 answers."""
 
 
 def read_snapshot(

@@ -55,6 +55,8 @@ class BilledJob:
     """Of a running job: when its time limit ends it."""
     usd_per_hour: Decimal = Decimal(0)
     """By its billing TRES."""
+    submitted: float = 0.0
+    """When this attempt was submitted: slurmctld sets it anew at each requeue. 0: not known."""
     wckey: str = ""
     """The key of `sbatch --wckey`, as users wrote it."""
     usd_until_limit: Decimal | None = None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from slurmplugins.errors import StateError
 from slurmplugins.model.hostlist import NodeName
@@ -18,6 +18,10 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from slurmplugins.reconciler.instance_ledger import LedgerEntry
+
+PASS_AGE: Final = 300.0
+"""Seconds. reconcile looks at EC2 every 15: without a pass, nobody knows what EC2 has or answers.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +98,42 @@ class LastPass:
         value = {"at": self.at, "note": self.blocked_by, "remarks": self.warnings}
         with contextlib.suppress(OSError):  # people's comfort: no reason to stop a pass
             write_atomically(state / "pass.json", json.dumps(value).encode(), mode=0o640)
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerPass:
+    """The last pass that brought the ledger up to date with EC2.
+
+    LastPass is written before the ledger, and also by a pass that could read nothing.
+    """
+
+    at: float = 0.0
+    boot: str = ""
+    """The head's boot. Before another one, instances may have ended with nobody looking."""
+
+    @classmethod
+    def load(cls, state: Path) -> LedgerPass:
+        try:
+            data = loads((state / "ledger_pass.json").read_bytes())
+            return cls(finite(data["at"]), str(data["boot"]))
+        except (OSError, ValueError, KeyError, TypeError):
+            return cls()
+
+    def save(self, state: Path) -> None:
+        value = json.dumps({"at": self.at, "boot": self.boot})
+        with contextlib.suppress(OSError):  # the ledger then counts as old, and budgets say so
+            write_atomically(state / "ledger_pass.json", value.encode(), mode=0o640)
+
+    def doubt(self, now: float, boot: str) -> str:
+        """Return why instances may have ended unnoticed.
+
+        Empty if the ledger is up to date.
+        """
+        if self.boot != boot:
+            return "reconcile has not looked at EC2 since the head's start"
+        if now - self.at > PASS_AGE:
+            return f"reconcile has not looked at EC2 for {now - self.at:.0f} s"
+        return ""
 
 
 def _times(value: dict[str, Any]) -> dict[NodeName, float]:

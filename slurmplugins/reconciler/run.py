@@ -18,7 +18,7 @@ from slurmplugins.reconciler import (
     rules,
 )
 from slurmplugins.reconciler.instance_ledger import LedgerWriter
-from slurmplugins.reconciler.pass_state import LastPass, PassState
+from slurmplugins.reconciler.pass_state import LastPass, LedgerPass, PassState
 from slurmplugins.reconciler.snapshot import Snapshot
 from slurmplugins.slurm.node_queries import with_retries
 from slurmplugins.state.journal_view import JournalView
@@ -288,3 +288,4 @@ def _write_ledger(
     kept_entries = instance_ledger.without_forgotten(written_entries, engine.clock.now())
     if kept_entries != state.ledger:
         _save_state(engine, snapshot, plan, replace(state, ledger=kept_entries))
+    LedgerPass(snapshot.now, engine.clock.boot()).save(engine.state)

@@ -152,6 +152,7 @@ def billed_job(item: object) -> BilledJob | None:
             begin=strict_number(record.get("start_time")) or 0.0,
             end=strict_number(record.get("end_time")) or None,
             usd_per_hour=usd_per_hour(text(record.get("tres_alloc_str"))),
+            submitted=strict_number(record.get("submit_time")) or 0.0,
             wckey=text(record.get("wckey")),
             usd_until_limit=_usd_until_limit(record) if is_pending else None,
             tasks=_at_once(record) if is_pending else 1,

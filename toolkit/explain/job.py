@@ -69,8 +69,17 @@ END_STATES: Final = {
     "OUT_OF_MEMORY": "it used more memory than it had requested",
     "PREEMPTED": "a job of higher priority took its nodes",
     "REQUEUED": "it was requeued",
+    "RUNAWAY": "slurmdbd has it as running, and slurmctld does not know it",
     "TIMEOUT": "it reached its time limit",
 }
+
+OPEN_STATES: Final = frozenset({"RUNNING", "SUSPENDED"})
+"""States of an attempt that has not ended."""
+RUNAWAY: Final = "RUNAWAY"
+NEXT_OF_RUNAWAY: Final = (
+    "an admin ends it in slurmdbd: `sacctmgr show runawayjobs` lists such jobs and asks first. If"
+    " it ended just now, slurmdbd has yet to learn of it: ask again in a minute"
+)
 
 
 def explain(report: HeadReport, number: int, task: int | None = None) -> Answer:
@@ -316,8 +325,7 @@ def _explain_past(
         if report.unread:
             return "unknown: Slurm could not be read", (), ""
         return f"Slurm knows no job {name}", (), "`toolkit jobs` lists all jobs"
-    state = report.attempts[-1].state if report.attempts else "+".join(job.states if job else ())
-    end_state = state.split()[0] if state else "?"
+    end_state = _end_state(report, job)
     lines = tuple(_attempt_lines(report.attempts))
     notices = [
         _decision_line(item)
@@ -326,7 +334,21 @@ def _explain_past(
     ]
     comments = _comment_lines(job) if job is not None else []
     verdict = f"{end_state.lower()}: {END_STATES.get(end_state, 'see its attempts')}"
-    return verdict, (*lines, *notices, *comments), ""
+    return verdict, (*lines, *notices, *comments), NEXT_OF_RUNAWAY if end_state == RUNAWAY else ""
+
+
+def _end_state(report: HeadReport, job: JobReport | None) -> str:
+    """Return how the job ended, by its last attempt.
+
+    slurmdbd may have no end of it. slurmctld then knows more, also if it knows no such job.
+    """
+    state = report.attempts[-1].state if report.attempts else ""
+    is_open = state in OPEN_STATES and report.attempts[-1].ended_at is None
+    if is_open and job is None and not report.unread:
+        return RUNAWAY
+    if job is not None and (is_open or not state):
+        return job.states[0] if job.states else "?"
+    return state.split()[0] if state else "?"
 
 
 def _decision_line(item: object) -> str:

@@ -302,7 +302,7 @@ def test_instances_that_boot_are_given_their_time_by_a_clock_that_is_ahead(
 
 STATE_FILES = [
     "journal.jsonl", "offerings.json", "protection.json", "reconcile.json", "pass.json",
-    "waits.json", "time.json", "decisions.jsonl", "brake.json",
+    "waits.json", "time.json", "decisions.jsonl", "brake.json", "ledger_pass.json",
 ]  # fmt: skip
 
 
@@ -358,6 +358,7 @@ def odd_states(number: object) -> dict[str, object]:
         },
         "waits.json": {"7": number},
         "pass.json": {"at": number, "note": number, "remarks": number},
+        "ledger_pass.json": {"at": number, "boot": number},
         "time.json": {"boot": "boot-1", "offset": number, "last": number},
         "brake.json": {
             "jobs": {"7": {**tries, "doubts": [doubt]}, "8": tries, "9": number},

@@ -20,7 +20,7 @@ from slurmplugins.model import hostlist, json_input
 from slurmplugins.model.launch import JobLaunch
 from slurmplugins.power_save import circuit_breaker
 from slurmplugins.reconciler import instance_ledger
-from slurmplugins.reconciler.pass_state import LastPass, PassState
+from slurmplugins.reconciler.pass_state import LastPass, LedgerPass, PassState
 from slurmplugins.reconciler.requeue import InstanceLoss, jobs_to_requeue
 from slurmplugins.slurm import resume_file
 from slurmplugins.slurm.node_queries import known_nodes
@@ -203,6 +203,7 @@ def test_invalid_state_files_raise_nothing(
             },
             "waits.json": {"7": one, "x": two},
             "pass.json": {"at": one, "note": two, "remarks": three},
+            "ledger_pass.json": {"at": one, "boot": two},
             "brake.json": {
                 "jobs": {
                     "7": tries, "x": tries, "8": one, "9": {**tries, "doubts": [doubt, two]},
@@ -224,6 +225,7 @@ def test_invalid_state_files_raise_nothing(
         instance_ledger.without_forgotten(memory.ledger, START)
         memory.save(folder)
         LastPass.load(folder)
+        LedgerPass.load(folder).doubt(START, "1")
         waited = QueueTimes(folder / "waits.json", clock).seconds_of([7], {})
         assert waited[7] >= 0
         budget = LaunchBudget(folder, clock)

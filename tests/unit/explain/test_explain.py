@@ -321,6 +321,28 @@ def test_exit_code_85_is_explained():
     assert answer.because[0].endswith("REQUEUED, exit code 85 (saved; Slurm requeues the job)")
 
 
+def test_a_job_that_runs_in_slurmdbd_alone_is_a_runaway_one():
+    lost = AttemptReport("RUNNING", "0:0", "gpu-001", NOW - 900, None)
+    for state in ("RUNNING", "SUSPENDED"):
+        answer = job.explain(report(attempts=(replace(lost, state=state),)), 7)
+        assert answer.verdict == (
+            "runaway: slurmdbd has it as running, and slurmctld does not know it"
+        )
+        assert "`sacctmgr show runawayjobs`" in answer.next
+    unread = report(attempts=(lost,), unread=("slurm-unreachable: x",))
+    answer = job.explain(unread, 7)
+    assert answer.verdict == "running: see its attempts", "slurmctld may know it"
+    assert answer.next == ""
+
+
+def test_an_end_that_slurmdbd_does_not_have_yet_is_slurmctlds():
+    attempt = AttemptReport("RUNNING", "0:0", "gpu-001", NOW - 900, None)
+    ended = JobReport(7, states=("COMPLETED",))
+    answer = job.explain(report(ended, attempts=(attempt,)), 7)
+    assert answer.verdict == "completed: its batch script exited with 0"
+    assert answer.next == ""
+
+
 def test_an_unknown_job_and_an_unreachable_slurm_are_different_verdicts():
     assert job.explain(report(), 7).verdict == "Slurm knows no job 7"
     silent = report(unread=("slurm-unreachable: x",))

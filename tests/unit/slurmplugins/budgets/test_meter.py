@@ -85,6 +85,13 @@ def test_a_job_on_both_pays_the_instance_once():
     assert spent(memory) == {"vision": Decimal(20 + 4)}
 
 
+def test_a_job_pays_nothing_for_a_node_after_its_instance_has_ended():
+    # Slurm ends the job of a lost instance later: after an outage of the head, by hours.
+    lost, begun_after = attempt("vision", 0, 4, usd="3"), attempt("language", 2, 3, usd="3")
+    memory = measured([instance(end=1)], [lost, begun_after])
+    assert spent(memory) == {"vision": ONE, "language": Decimal(3)}
+
+
 def test_each_day_has_its_own_sum():
     memory = measured([instance(end=24)], [attempt("vision", 0, 24)], until=24)
     assert memory.days["vision"] == {"2026-11-26": Decimal(12), "2026-11-27": Decimal(12)}

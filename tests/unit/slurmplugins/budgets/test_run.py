@@ -22,6 +22,7 @@ from slurmplugins.config.budgets import Action, BudgetsConfig, ListedWeights
 from slurmplugins.errors import BadName, ConfigError, SlurmRefused, SlurmUnreachable, StateError
 from slurmplugins.model.account_limits import PartitionMoney
 from slurmplugins.reconciler.instance_ledger import LedgerEntry
+from slurmplugins.reconciler.pass_state import LedgerPass
 from slurmplugins.system.command import SystemRunner
 from slurmplugins.system.logger import Log
 from tests.fakes.budgets import (
@@ -106,6 +107,9 @@ class FakeAccounting:
         self.windows: list[tuple[int, int]] = []
         self._rows, self._error = rows, error
 
+    def is_settled(self) -> bool:
+        return True
+
     def window(self, since: int, until: int) -> Any:
         self.windows.append((since, until))
         if self._error:
@@ -134,7 +138,12 @@ HEAD = replace(ENTRY, instance_id="i-0", node="head", pool="head")
 
 
 def parts(
-    folder: Path, slurm: FakeSlurm, config: BudgetsConfig | None = None, *, accounting: Any = None
+    folder: Path,
+    slurm: FakeSlurm,
+    config: BudgetsConfig | None = None,
+    *,
+    accounting: Any = None,
+    ledger_pass: LedgerPass = LedgerPass(NOW - 15, "now"),  # noqa: B008 - frozen
 ) -> tuple[Parts, list[str]]:
     lines: list[str] = []
     config = replace(config or a_config(), folder=str(folder))
@@ -143,7 +152,8 @@ def parts(
     )
     edges: Any = slurm
     log = Log(lines.append, FakeClock())
-    return Parts(config, edges, edges, spending, SystemRunner(), log), lines
+    doubt = lambda now: ledger_pass.doubt(now, "now")  # noqa: E731 - a part
+    return Parts(config, edges, edges, spending, SystemRunner(), log, doubt), lines
 
 
 def a_pass(folder: Path, slurm: FakeSlurm, config: BudgetsConfig | None = None, **more: Any):
@@ -317,6 +327,37 @@ def test_a_gap_is_read_from_sacct_and_a_minute_is_not(tmp_path: Path):
     remember(tmp_path, a_memory("1", measured_until=NOW - 300))
     a_pass(tmp_path, FakeSlurm(), accounting=accounting)
     assert accounting.windows == [(int(NOW) - 300, int(NOW) + 1)]
+
+
+@pytest.mark.parametrize(
+    ("ledger_pass", "reason"),
+    [
+        (LedgerPass(), "since the head's start"),
+        (LedgerPass(NOW - 15, "earlier"), "since the head's start"),
+        (LedgerPass(NOW - 301, "now"), "for 301 s"),
+    ],
+)
+def test_nothing_is_measured_before_reconcile_has_looked_at_ec2(
+    tmp_path: Path, ledger_pass: LedgerPass, reason: str
+):
+    remember(tmp_path, a_memory("1", measured_until=NOW - 200))
+    made, events = a_pass(tmp_path, FakeSlurm(a_job()), ledger_pass=ledger_pass)
+    assert made.figures[0].spent == 1
+    assert files.load(tmp_path).measured_until == NOW - 200
+    (told,) = [item for item in events if item["event"] == "budget_figures_stale"]
+    assert told["message"] == f"reconcile has not looked at EC2 {reason}"
+    made, _ = a_pass(tmp_path, FakeSlurm(a_job()))
+    assert made.figures[0].spent > 1, "the next pass measures that time too"
+    assert files.load(tmp_path).measured_until == NOW
+
+
+def test_a_reconcile_that_stands_still_makes_the_figures_stale(tmp_path: Path):
+    remember(tmp_path, a_memory("100", measured_until=NOW - 901))
+    slurm = FakeSlurm(vision=limits(group_minutes=6_000_000))
+    made, events = a_pass(tmp_path, slurm, ledger_pass=LedgerPass(NOW - 901, "now"))
+    assert made.figures[0].stale
+    assert slurm.calls == []
+    assert "no new step is taken" in events[-1]["message"]
 
 
 def test_attempts_that_cannot_be_read_leave_the_figures_and_say_so(tmp_path: Path):

@@ -32,11 +32,17 @@ ENTRY = LedgerEntry(
 class FakeAccounting:
     """A slurmdbd that answers with these rows, or with too much."""
 
-    def __init__(self, *rows, too_much=False) -> None:
-        self._rows, self._too_much = rows, too_much
+    def __init__(self, *rows, too_much=False, settled=True) -> None:
+        self._rows, self._too_much, self._settled = rows, too_much, settled
+        self.asked = []
+
+    def is_settled(self):
+        self.asked.append("sdiag")
+        return self._settled
 
     def window(self, since, until):
         self._window = since, until
+        self.asked.append("sacct")
         return None if self._too_much else self
 
     def rows(self):
@@ -69,6 +75,22 @@ def test_an_instance_is_billed_from_running_to_its_end():
     assert spans(ENTRY) == [(800, 0, half)]
     assert spans(replace(ENTRY, running_at=None)) == [(900, 0, half)]
     assert spans(replace(ENTRY, ended_at=NOW - 100)) == [(800, 100, half)]
+
+
+def test_an_end_that_nobody_saw_is_no_later_than_the_last_measure():
+    # EC2 forgets an instance an hour after its end, and the head may be away for longer.
+    forgotten = replace(
+        ENTRY, launched_at=NOW - 20_000, running_at=NOW - 20_000, ended_at=NOW - 60, end_seen=False
+    )
+
+    def usd(entry, measured_until):
+        memory = Memory(NOVEMBER, measured_until, last_account={"i-1": "vision"})
+        *_, last = source(entry).measured(memory, [], NOW)
+        return last.days.get("vision", {}).get("2026-11-26", 0)
+
+    assert usd(forgotten, NOW - 10_860) == 0
+    assert usd(replace(forgotten, end_seen=True), NOW - 10_860) == Decimal("1.5")
+    assert spans(forgotten) == [(20_000, 60, Decimal("0.5"))], "a first measure knows no better"
 
 
 def test_a_stop_is_billed_to_nobody():
@@ -108,7 +130,7 @@ def test_waiting_jobs_and_jobs_without_nodes_cost_nothing():
 
 def test_rows_of_sacct_that_never_started_or_name_other_nodes_are_left_out():
     row = {
-        "Account": "vision", "Start": str(int(NOW) - 3600), "End": "Unknown",
+        "Account": "vision", "Start": str(int(NOW) - 3600), "End": str(int(NOW)),
         "NodeList": "gpu-002", "AllocTRES": "billing=2000",
     }  # fmt: skip
     rows = (row, row | {"Start": "Unknown"}, row | {"NodeList": "gpu-[1"})
@@ -206,3 +228,63 @@ def test_a_job_without_a_key_is_of_its_accounts_project():
 def test_too_much_for_sacct_is_told():
     with pytest.raises(SlurmUnreachable, match="a day of attempts"):
         list(source(accounting=FakeAccounting(too_much=True)).measured(Memory(), [], NOW))
+
+
+SUBMITTED = NOW - 7200
+OPEN = {
+    "JobIDRaw": "7", "Account": "vision", "Submit": str(int(SUBMITTED)),
+    "Start": str(int(NOW) - 3600), "End": "Unknown", "NodeList": "rack-002",
+    "AllocTRES": "billing=2000",
+}  # fmt: skip
+
+
+def gap_costs(*jobs, row=OPEN, **changes):
+    """Return what an hour costs whose attempt has no end in slurmdbd."""
+    memory = Memory(measured_from=NOW - 3600, measured_until=NOW - 3600)
+    spending = source(accounting=FakeAccounting(row, **changes))
+    *_, last = spending.measured(memory, jobs, NOW)
+    return last.days.get("vision", {}).get("2026-11-26", 0)
+
+
+def test_an_attempt_without_an_end_runs_while_slurmctld_has_its_job():
+    for states in ({"RUNNING"}, {"SUSPENDED"}, {"RUNNING", "CONFIGURING"}):
+        assert gap_costs(a_job(states=frozenset(states), submitted=SUBMITTED)) == 2
+    assert gap_costs(a_job(submitted=SUBMITTED, begin=NOW - 60)) == 2, "a boot moves its begin"
+    assert gap_costs(a_job(submitted=SUBMITTED - 60)) == 2, "a resize makes a later row"
+    assert gap_costs(a_job()) == 2, "a record without the time of submission decides nothing"
+
+
+def test_a_runaway_job_costs_nothing_after_an_outage():
+    assert gap_costs() == 0
+    assert gap_costs(a_job(8)) == 0
+    assert gap_costs(a_waiting_job(7, submitted=SUBMITTED)) == 0
+
+
+def test_an_attempt_ends_as_slurmctld_says_before_slurmdbd_has_its_end():
+    ended = a_job(states=frozenset({"COMPLETED"}), end=NOW - 1800, submitted=SUBMITTED)
+    assert gap_costs(ended, settled=False) == 1
+
+
+def test_an_earlier_attempt_without_an_end_ended_before_its_job_was_requeued():
+    for job in (a_job(submitted=NOW - 1800), a_waiting_job(7, submitted=NOW - 1800)):
+        assert gap_costs(job) == 1
+    late = OPEN | {"Start": str(int(NOW) - 900)}
+    assert gap_costs(a_job(submitted=NOW - 1800), row=late) == 0
+
+
+def test_no_job_loses_its_money_while_slurmdbd_may_not_have_its_end():
+    with pytest.raises(SlurmUnreachable, match="job 7 as running"):
+        gap_costs(settled=False)
+
+
+def test_a_job_that_began_after_slurmctld_was_read_is_no_runaway():
+    assert gap_costs(row=OPEN | {"Start": str(int(NOW))}, settled=False) == 0
+
+
+def test_slurmctld_is_asked_for_rows_on_their_way_once_and_before_sacct():
+    accounting = FakeAccounting()
+    known = Memory(measured_from=NOVEMBER, measured_until=NOW - 3 * 86_400)
+    *_, last = source(accounting=accounting).measured(known, [], NOW)
+    assert accounting.asked == ["sdiag", "sacct", "sacct", "sacct"]
+    list(source(accounting=accounting).measured(last, [], NOW + 60))
+    assert len(accounting.asked) == 4, "a minute needs neither"

@@ -17,7 +17,7 @@ from slurmplugins.model.launch import JobRequest
 from slurmplugins.power_save.resume import resume
 from slurmplugins.power_save.suspend import suspend
 from slurmplugins.reconciler import instance_ledger
-from slurmplugins.reconciler.pass_state import LastPass, PassState
+from slurmplugins.reconciler.pass_state import LastPass, LedgerPass, PassState
 from slurmplugins.reconciler.run import run_pass
 from tests.fakes.boundaries import Killed, watch
 from tests.fakes.cloud import FakeStore
@@ -431,6 +431,32 @@ def test_a_pass_that_could_not_look_says_so(bench: Bench):
     found = LastPass.load(bench.engine.state)
     assert found.blocked_by == "nothing is done: slurm-unreachable: connect failure"
     assert found.at == bench.clock.now()
+
+
+def test_only_a_pass_that_wrote_the_ledger_says_that_it_is_up_to_date(bench: Bench):
+    def doubt() -> str:
+        return LedgerPass.load(bench.engine.state).doubt(bench.clock.now(), bench.clock.boot())
+
+    assert doubt() == "reconcile has not looked at EC2 since the head's start"
+    run_pass(bench.engine)
+    assert doubt() == ""
+    bench.clock.advance(301)
+    bench.slurm.unreachable = True
+    with pytest.raises(SlurmUnreachable):
+        run_pass(bench.engine)
+    assert doubt() == "reconcile has not looked at EC2 for 301 s"
+    bench.slurm.unreachable = False
+    run_pass(bench.engine)
+    assert doubt() == ""
+
+
+def test_an_ec2_that_is_not_believed_makes_the_ledger_old(bench: Bench):
+    up(bench, nodes=G[:4])
+    passes(bench, 15)
+    looked_at = LedgerPass.load(bench.engine.state).at
+    bench.cloud.machines = {}
+    passes(bench, 60)
+    assert LedgerPass.load(bench.engine.state).at == looked_at > 0
 
 
 def test_without_status_checks_a_pass_goes_on(bench: Bench):

@@ -127,7 +127,7 @@ def test_the_jobs_of_each_version_are_read_with_their_billing(version):
     assert running.account == "vision"
     assert running.nodes
     assert running.partitions == ("spot",)
-    assert 0 < running.begin < (running.end or 0)
+    assert 0 < running.submitted <= running.begin < (running.end or 0)
     assert Decimal("0.01") < running.usd_per_hour < 10
     assert running.may_requeue
 
