@@ -11,7 +11,7 @@ import re
 import tarfile
 import tempfile
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from slurmplugins.cloud.files import FileStore
     from slurmplugins.head.take_backup import Head
-    from slurmplugins.model.backup import Manifest
+    from slurmplugins.model.backup import BegunRestore, Manifest
     from slurmplugins.system.clock import Clock
 
 SYSTEMCTL: Final = "/usr/bin/systemctl"
@@ -65,6 +65,21 @@ class Checked:
     """An earlier restore was interrupted: the daemons are stopped, and no job can run."""
 
 
+def begun_on(head: Head) -> BegunRestore | None:
+    """Return the head's restore that is not complete, if there is one. Raises BackupError."""
+    marker = _marker_of(head)
+    try:
+        return backup.begun_restore(json_input.loads(marker.read_bytes()))
+    except FileNotFoundError:
+        return None
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
+        raise BackupError(f"{marker} can't be read: {error}") from error
+
+
+def _marker_of(head: Head) -> Path:
+    return head.folders.toolkit_state / MARKER
+
+
 @dataclass(frozen=True, slots=True)
 class Restore:
     """The restore of a backup in the cluster's bucket to this head."""
@@ -75,6 +90,8 @@ class Restore:
     manifest_sha256: str
     clock: Clock
     slurm_conf: Path = paths.SLURM_CONF
+    instead: bool = False
+    """Restore this backup in the place of another, whose restore is not complete."""
 
     def check(self) -> Checked:
         """Read and check the backup; change nothing.
@@ -93,7 +110,7 @@ class Restore:
             checked = self._checked(manifest)
             if checked.problems:
                 raise BackupError(f"{'; '.join(checked.problems)}: nothing was changed")
-            self._begin(checked)
+            self._begin(manifest, checked)
             try:
                 self._stop(checked)
                 self._replace(manifest, folder, checked)
@@ -138,11 +155,13 @@ class Restore:
         versions = self.head.versions()
         databases = backup.restorable(manifest, versions)
         problems = list(backup.version_problems(manifest, versions))
-        first_job_id = self._interrupted()
-        resumed = first_job_id > 0
-        if not resumed:
+        begun = begun_on(self.head)
+        if begun is None:
             first_job_id = backup.first_job_id(manifest, self.head.next_job_id())
             problems += self._jobs()
+        else:
+            first_job_id = max(begun.first_job_id, backup.first_job_id(manifest, 0))
+            problems += self._other_backup(begun, manifest)
         return Checked(
             problems=tuple(problems),
             overwrites=(
@@ -151,8 +170,14 @@ class Restore:
             ),
             restores=databases,
             first_job_id=first_job_id,
-            resumed=resumed,
+            resumed=begun is not None,
         )
+
+    def _other_backup(self, begun: BegunRestore, manifest: Manifest) -> list[str]:
+        """Return the problem of a restore that was begun with another backup."""
+        if self.instead or begun.completes_with(manifest, self.manifest_sha256):
+            return []
+        return [f"the restore of backup {begun.backup} of cluster {begun.cluster} is not complete"]
 
     def _jobs(self) -> list[str]:
         jobs = len(self.head.ask("squeue", "--noheader", "--format=%A").split())
@@ -161,25 +186,18 @@ class Restore:
 
     @property
     def _marker(self) -> Path:
-        return self.head.folders.toolkit_state / MARKER
+        return _marker_of(self.head)
 
-    def _begin(self, checked: Checked) -> None:
-        """Note the first job id.
+    def _begin(self, manifest: Manifest, checked: Checked) -> None:
+        """Note the backup and the first job id.
 
-        slurmctld can't be asked again before the end.
+        The next restore completes this one: slurmctld can't be asked again before the end, and the
+        newest backup may be another one by then.
         """
-        text = json.dumps({"first_job_id": checked.first_job_id})
-        files.write_atomically(self._marker, text.encode(), mode=0o600)
-
-    def _interrupted(self) -> int:
-        """Return the first job id of an unfinished restore, or 0."""
-        try:
-            value = json_input.loads(self._marker.read_bytes())
-            return int(value["first_job_id"])
-        except FileNotFoundError:
-            return 0
-        except (ValueError, TypeError, KeyError) as error:
-            raise BackupError(f"{self._marker} can't be read: {error}") from error
+        note = backup.BegunRestore(
+            checked.first_job_id, manifest.id, manifest.cluster, self.manifest_sha256
+        )
+        files.write_atomically(self._marker, json.dumps(asdict(note)).encode(), mode=0o600)
 
     def _stop(self, checked: Checked) -> None:
         tracking = [TRACKING[name] for name in checked.restores if name in TRACKING]

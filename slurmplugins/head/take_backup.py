@@ -95,7 +95,7 @@ def tracking_packages(environment: Path) -> Mapping[str, str]:
     return {item.metadata["Name"].lower(): item.version for item in found}
 
 
-def take(head: Head, store: FileStore, clock: Clock) -> Manifest:
+def take(head: Head, store: FileStore, clock: Clock, *, before_restore: bool = False) -> Manifest:
     """Write a backup; return its manifest. Raises BackupError, CloudError or OSError."""
     now = clock.now()
     versions = head.versions()
@@ -105,7 +105,9 @@ def take(head: Head, store: FileStore, clock: Clock) -> Manifest:
     with tempfile.TemporaryDirectory(prefix="slurm-backup-", dir=head.folders.work) as name:
         folder = Path(name)
         objects = tuple(_write_all(head, versions, folder))
-        manifest = Manifest(backup_id, head.cluster, now, next_job_id, versions, objects)
+        manifest = Manifest(
+            backup_id, head.cluster, now, next_job_id, versions, objects, before_restore
+        )
         text = folder / backup.MANIFEST
         text.write_text(json.dumps(manifest.to_json(), indent=2) + "\n", encoding="utf-8")
         for item in objects:

@@ -12,7 +12,7 @@ import pytest
 from slurmplugins.budgets import files as budget_files
 from slurmplugins.budgets.memory import Override, Saved, Standing
 from slurmplugins.errors import BackupError
-from slurmplugins.head.restore_backup import Checked, Restore
+from slurmplugins.head.restore_backup import Checked, Restore, begun_on
 from slurmplugins.head.take_backup import take
 from slurmplugins.model import backup
 from tests.fakes.budgets import NOVEMBER, a_memory
@@ -57,7 +57,10 @@ class Stage:
         self.old.folders.budgets.mkdir()
         budget_files.save(self.old.folders.budgets, SPENT)
         budget_files.audit(self.old.folders.budgets, 1.0, "budget_step_reached", step=80)
-        manifest = take(self.old.head, self.old.files, FakeClock())
+        first = FakeClock()
+        later = FakeClock(first.now() + 3600)
+        manifest = take(self.old.head, self.old.files, first)
+        self.other = take(self.old.head, self.old.files, later)
         self.new = HeadStage(root / "new", cluster)
         self.new.state("clustername", f"{cluster}|17")
         self.new.state("job_state", "queue of new")
@@ -67,6 +70,7 @@ class Stage:
         self.slurmctld = Slurmctld(self.new, self.slurm_conf)
         for key, content in self.old.files.objects.items():
             self.new.files.objects[key.replace("backups/", "restore/")] = content
+        self.manifest = manifest
         self.prefix = f"restore/{manifest.id}"
         self.clock = FakeClock()
         self.sha256 = hashlib.sha256(self.object("manifest.json")).hexdigest()
@@ -78,6 +82,25 @@ class Stage:
         return Restore(
             self.new.head, self.new.files, self.prefix, self.sha256, self.clock, self.slurm_conf
         )
+
+    def restore_other(self, *, instead: bool = False) -> Restore:
+        """Return the restore of the later backup."""
+        prefix = f"restore/{self.other.id}"
+        manifest = self.new.files.objects[f"{prefix}/manifest.json"]
+        return replace(
+            self.restore(),
+            prefix=prefix,
+            manifest_sha256=hashlib.sha256(manifest).hexdigest(),
+            instead=instead,
+        )
+
+    def cut_off(self) -> None:
+        """Begin a restore that stops half way."""
+        self.new.streams.failing = "mlflow"
+        with pytest.raises(BackupError, match="half way"):
+            self.restore().run()
+        self.new.streams.failing = ""
+        self.new.streams.loads.clear()
 
     def unchanged(self) -> bool:
         state = self.new.folders.slurm_state
@@ -213,6 +236,56 @@ def test_a_restore_that_was_interrupted_is_completed_without_slurmctld(stage: St
     assert stage.slurmctld.next_job_id == 20_000
     stage.new.runner.answer("/usr/bin/squeue", stdout="")
     assert not stage.restore().check().resumed
+
+
+def test_a_restore_that_was_cut_off_refuses_another_backup_and_names_its_own(stage: Stage):
+    """Load no backup of the empty cluster in the place of the one that was begun."""
+    stage.cut_off()
+    begun = stage.manifest.id
+    reason = f"the restore of backup {begun} of cluster demo is not complete"
+    assert stage.restore_other().check().problems == (reason,)
+    with pytest.raises(BackupError, match=reason):
+        stage.restore_other().run()
+    assert stage.new.streams.loads == []
+    assert stage.restore().run().resumed
+
+
+def test_a_backup_of_the_same_id_of_another_cluster_is_another_backup(stage: Stage):
+    stage.cut_off()
+    key = f"{stage.prefix}/manifest.json"
+    changed = stage.object("manifest.json").replace(b'"demo"', b'"other"')
+    stage.new.files.objects[key] = changed
+    stage.sha256 = hashlib.sha256(changed).hexdigest()
+    assert "of cluster demo is not complete" in stage.restore().check().problems[0]
+
+
+def test_another_backup_instead_has_job_ids_beyond_both(stage: Stage):
+    """Leave a way out where the first backup can't be loaded."""
+    stage.old.set_next_job_id(70_000)
+    stage.other = take(stage.old.head, stage.old.files, FakeClock(FakeClock().now() + 7200))
+    for key, content in stage.old.files.objects.items():
+        stage.new.files.objects[key.replace("backups/", "restore/")] = content
+    stage.cut_off()
+    checked = stage.restore_other(instead=True).run()
+    assert (checked.problems, checked.first_job_id) == ((), 90_000)
+    assert not stage.restore().check().resumed
+
+
+def test_a_note_of_an_earlier_version_lets_a_restore_complete(stage: Stage):
+    """Read it, although it does not say which backup was begun."""
+    marker = stage.new.folders.toolkit_state / "restore.json"
+    marker.write_text('{"first_job_id": 20000}')
+    begun = begun_on(stage.new.head)
+    assert begun == backup.BegunRestore(20_000)
+    assert stage.restore().run().resumed
+    assert not marker.exists()
+
+
+def test_the_note_of_a_begun_restore_says_which_backup_it_is(stage: Stage):
+    assert begun_on(stage.new.head) is None
+    stage.cut_off()
+    begun = backup.BegunRestore(20_000, stage.manifest.id, "demo", stage.sha256)
+    assert begun_on(stage.new.head) == begun
 
 
 def test_the_first_job_id_of_an_interrupted_restore_is_not_computed_anew(stage: Stage):
