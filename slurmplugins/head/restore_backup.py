@@ -1,4 +1,4 @@
-"""A backup, checked and brought into this head: databases, fair-share usage, job ids, budgets.
+"""A backup, checked and brought into this head: databases, usage, job ids, what was spent.
 
 Every hash is checked before anything changes. A restore that was interrupted has stopped the
 daemons; running it again completes it. docs/adr/0030 says what of Slurm's state is restored.
@@ -19,6 +19,7 @@ from slurmplugins.config import paths
 from slurmplugins.errors import BackupError, CloudError, StateError
 from slurmplugins.head import saved_folders
 from slurmplugins.head.restore_budgets import restore_budgets, spending_words
+from slurmplugins.head.restore_governor import restore_governor
 from slurmplugins.model import backup, json_input
 from slurmplugins.system import files, streams
 
@@ -66,7 +67,7 @@ class Checked:
 
 
 def begun_on(head: Head) -> BegunRestore | None:
-    """Return the head's restore that is not complete, if there is one. Raises BackupError."""
+    """Return the head's restore that is not complete, if any. Raises BackupError."""
     marker = _marker_of(head)
     try:
         return backup.begun_restore(json_input.loads(marker.read_bytes()))
@@ -217,6 +218,8 @@ class Restore:
             saved_folders.take_out(folder / backup.SLURM_STATE, USAGE, state, "slurm")
         if (packed := folder / backup.BUDGETS).exists():
             restore_budgets(packed, self.head.folders.budgets, same_cluster=is_same)
+        if (packed := folder / backup.GOVERNOR).exists():
+            restore_governor(packed, self.head.folders.governor)
 
     def _start(self, checked: Checked) -> None:
         """Start the daemons, with no job id that was used before.

@@ -46,6 +46,7 @@ class HeadFolders:
     slurm_state: Path = SLURM_STATE
     toolkit_state: Path = Path("/var/lib/slurm-toolkit")
     budgets: Path = Path("/srv/head/budgets")
+    governor: Path = Path("/srv/head/governor")
     tracking: Path = TRACKING
     work: Path = WORK
 
@@ -136,6 +137,7 @@ def _write_all(head: Head, versions: Versions, folder: Path) -> Iterable[BackupO
         (backup.SLURM_STATE, head.folders.slurm_state),
         (backup.TOOLKIT_STATE, head.folders.toolkit_state),
         (backup.BUDGETS, head.folders.budgets),
+        (backup.GOVERNOR, head.folders.governor),
     ):
         saved_folders.save(source, folder / name)
         yield _object(folder / name)

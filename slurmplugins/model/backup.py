@@ -31,6 +31,7 @@ DATABASES: Final = (ACCOUNTING, MLFLOW, OPTUNA)
 SLURM_STATE: Final = "slurmctld.tar.gz"
 TOOLKIT_STATE: Final = "slurm-toolkit.tar.gz"
 BUDGETS: Final = "budgets.tar.gz"
+GOVERNOR: Final = "governor.tar.gz"
 JOB_ID_GAP: Final = 10_000
 """A restored cluster's job ids begin at the next multiple of this, a whole gap later.
 
@@ -105,12 +106,12 @@ class BegunRestore:
     manifest_sha256: str = ""
 
     def completes_with(self, manifest: Manifest, sha256: str) -> bool:
-        """Return whether this backup is the one that was begun, as far as is known."""
+        """Return whether this backup may be the one that was begun."""
         return not self.backup or (self.backup, self.manifest_sha256) == (manifest.id, sha256)
 
 
 def begun_restore(value: Mapping[str, Any]) -> BegunRestore:
-    """Read the note of a begun restore, also that of an earlier version.
+    """Read the note of a begun restore, also of an earlier version.
 
     Raises ValueError, TypeError, KeyError or AttributeError.
     """

@@ -162,7 +162,7 @@ def test_a_backup_is_taken_listed_checked_and_restored(head, capsys):
 
 
 def test_latest_is_the_backup_that_a_restore_began_with_when_it_is_run_again(head, capsys):
-    """Never restore the backup of the empty cluster that the first run took."""
+    """Never restore what the first run took of the empty cluster."""
     config, streams = head.config, head.stage.streams
     streams.dumps = {"slurm_acct_db": "jobs of before"}
     assert toolkit(config, "backup", "now") == 0

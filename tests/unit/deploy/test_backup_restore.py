@@ -69,7 +69,7 @@ def restore(begun: Any, objects: Objects, *, cluster: str = "demo", instead: boo
 
 
 def test_latest_is_the_newest_backup_that_was_not_taken_before_a_restore():
-    """Let a restore that was cut off before it began choose the same again."""
+    """Let a restore that is run again choose the same."""
     assert restore({}, Objects()).choose("latest").id == THIRD
     objects = Objects(SECOND, THIRD)
     assert restore({}, objects).choose("latest").id == FIRST
@@ -113,7 +113,7 @@ def test_the_command_that_completes_a_restore_names_the_other_cluster():
 
 
 def test_a_restore_that_an_earlier_version_began_needs_an_id():
-    """Take no newest one: it may be the backup of what was to be replaced."""
+    """Take no newest one: it may have what was to be replaced."""
     work = restore({"first_job_id": 20_000}, Objects())
     with pytest.raises(BackupUnusable, match="the newest backup may be of what it was to replace"):
         work.choose("latest")

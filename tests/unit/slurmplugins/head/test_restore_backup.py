@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from dataclasses import asdict, replace
 from decimal import Decimal
 from typing import TYPE_CHECKING
@@ -12,6 +13,8 @@ import pytest
 from slurmplugins.budgets import files as budget_files
 from slurmplugins.budgets.memory import Override, Saved, Standing
 from slurmplugins.errors import BackupError
+from slurmplugins.governor import spending_file
+from slurmplugins.governor.spending import Burst, CloudAttempt, Spending
 from slurmplugins.head.restore_backup import Checked, Restore, begun_on
 from slurmplugins.head.take_backup import take
 from slurmplugins.model import backup
@@ -35,6 +38,12 @@ SPENT = a_memory(
     notes={4: "toolkit:budget"},
     last_account={"i-1": "vision"},
 )
+BURST = CloudAttempt("vision", "2026-11", 9.0, Decimal(40), Decimal(4))
+BURSTS = Spending(
+    bursts={3: Burst("vision", "rack", "cloud", Decimal(4))},
+    attempts={"3.0": BURST, "4.0": replace(BURST, usd=Decimal(1))},
+    notes={3: "may burst"},
+)
 STOPPED = [("stop", name) for name in ("mlflow", "optuna", "slurmctld", "slurmdbd")]
 STARTED = [
     ("start", "slurmdbd"),
@@ -57,6 +66,8 @@ class Stage:
         self.old.folders.budgets.mkdir()
         budget_files.save(self.old.folders.budgets, SPENT)
         budget_files.audit(self.old.folders.budgets, 1.0, "budget_step_reached", step=80)
+        self.old.folders.governor.mkdir()
+        spending_file.save(self.old.folders.governor, BURSTS)
         first = FakeClock()
         later = FakeClock(first.now() + 3600)
         manifest = take(self.old.head, self.old.files, first)
@@ -239,7 +250,7 @@ def test_a_restore_that_was_interrupted_is_completed_without_slurmctld(stage: St
 
 
 def test_a_restore_that_was_cut_off_refuses_another_backup_and_names_its_own(stage: Stage):
-    """Load no backup of the empty cluster in the place of the one that was begun."""
+    """Load no backup of the empty cluster."""
     stage.cut_off()
     begun = stage.manifest.id
     reason = f"the restore of backup {begun} of cluster demo is not complete"
@@ -349,3 +360,61 @@ def test_damaged_budgets_stop_no_restore_and_stay_damaged(tmp_path: Path, monkey
     stage = Stage(tmp_path)
     stage.restore().run()
     assert (stage.new.folders.budgets / budget_files.FILE).read_text() == "{"
+
+
+def test_what_bursts_have_cost_comes_back_beside_what_this_head_knows(stage: Stage, monkeypatch):
+    """Let no account burst its month's budget a second time."""
+    owners: list[tuple[str, str, str]] = []
+    monkeypatch.setattr(
+        "shutil.chown", lambda path, user, group: owners.append((str(path), user, group))
+    )
+    folder = stage.new.folders.governor
+    folder.mkdir()
+    own = {"4.0": replace(BURST, usd=Decimal(2)), "9.0": BURST}
+    spending_file.save(folder, Spending(attempts=own))
+    for _ in range(2):
+        stage.restore().run()
+    spending = spending_file.load(folder)
+    assert spending.attempts == {"3.0": BURST, **own}, "of one attempt, the dearer amount"
+    assert not spending.bursts, "jobs of the old cluster are gone"
+    assert not spending.notes
+    for path in (folder, folder / spending_file.FILE):
+        assert (str(path), "slurm", "slurm") in owners
+
+
+def test_a_head_without_a_governor_restores_and_is_restored_without_one(tmp_path, monkeypatch):
+    monkeypatch.setattr("shutil.chown", lambda *_: None)
+    monkeypatch.setattr(spending_file, "save", lambda *_: None)
+    stage = Stage(tmp_path)
+    stage.restore().run()
+    assert not stage.new.folders.governor.exists()
+
+
+def test_a_backup_of_before_the_governor_was_saved_changes_nothing_of_it(stage: Stage):
+    name = "governor.tar.gz"
+    manifest = json.loads(stage.object("manifest.json"))
+    manifest["objects"] = [item for item in manifest["objects"] if item["name"] != name]
+    text = json.dumps(manifest).encode()
+    stage.new.files.objects[f"{stage.prefix}/manifest.json"] = text
+    del stage.new.files.objects[f"{stage.prefix}/{name}"]
+    stage.sha256 = hashlib.sha256(text).hexdigest()
+    stage.restore().run()
+    assert not stage.new.folders.governor.exists()
+
+
+def test_what_bursts_have_cost_stays_damaged_if_it_was_so_that_no_job_bursts(tmp_path, monkeypatch):
+    monkeypatch.setattr("shutil.chown", lambda *_: None)
+    monkeypatch.setattr(
+        spending_file, "save", lambda folder, _: (folder / "governor.json").write_text("{")
+    )
+    stage = Stage(tmp_path)
+    stage.restore().run()
+    assert (stage.new.folders.governor / spending_file.FILE).read_text() == "{"
+
+
+def test_a_damaged_file_of_this_head_is_replaced_by_the_backups(stage: Stage):
+    folder = stage.new.folders.governor
+    folder.mkdir()
+    (folder / spending_file.FILE).write_text("{")
+    stage.restore().run()
+    assert spending_file.load(folder).attempts == BURSTS.attempts
