@@ -10,7 +10,7 @@ import json
 import re
 import tarfile
 import tempfile
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -63,7 +63,7 @@ class Checked:
     """The databases that are restored."""
     first_job_id: int
     resumed: bool = False
-    """An earlier restore was interrupted: the daemons are stopped, and no job can run."""
+    """An earlier restore was interrupted, which has stopped the daemons."""
 
 
 def begun_on(head: Head) -> BegunRestore | None:
@@ -113,6 +113,7 @@ class Restore:
                 raise BackupError(f"{'; '.join(checked.problems)}: nothing was changed")
             self._begin(manifest, checked)
             try:
+                self._keep_daemons_away()
                 self._stop(checked)
                 self._replace(manifest, folder, checked)
                 self._start(checked)
@@ -161,6 +162,8 @@ class Restore:
             first_job_id = backup.first_job_id(manifest, self.head.next_job_id())
             problems += self._jobs()
         else:
+            with suppress(BackupError):  # slurmctld is stopped: then no job can run
+                problems += self._jobs()
             first_job_id = max(begun.first_job_id, backup.first_job_id(manifest, 0))
             problems += self._other_backup(begun, manifest)
         return Checked(
@@ -200,6 +203,17 @@ class Restore:
         )
         files.write_atomically(self._marker, json.dumps(asdict(note)).encode(), mode=0o600)
 
+    def _keep_daemons_away(self) -> None:
+        """Let no daemon start on data that is half replaced.
+
+        A boot starts them, and so does the playbook.
+        """
+        files.write_atomically(self._replacing, b"", mode=0o600)
+
+    @property
+    def _replacing(self) -> Path:
+        return self.head.folders.toolkit_state / paths.RESTORE_REPLACING.name
+
     def _stop(self, checked: Checked) -> None:
         tracking = [TRACKING[name] for name in checked.restores if name in TRACKING]
         for unit in (*tracking, *SLURM):
@@ -230,6 +244,7 @@ class Restore:
         changed = f"{_FIRST_JOB.sub('', settings).rstrip()}\nFirstJobId={checked.first_job_id}\n"
         files.write_atomically(self.slurm_conf, changed.encode(), mode=0o644)
         try:
+            self._replacing.unlink(missing_ok=True)
             for unit in reversed(SLURM):
                 self._systemctl("start", unit)
             self._wait_for_slurmctld()

@@ -6,26 +6,24 @@ import hashlib
 import json
 from dataclasses import asdict, replace
 from decimal import Decimal
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from slurmplugins.budgets import files as budget_files
 from slurmplugins.budgets.memory import Override, Saved, Standing
+from slurmplugins.config import paths
 from slurmplugins.errors import BackupError
 from slurmplugins.governor import spending_file
 from slurmplugins.governor.spending import Burst, CloudAttempt, Spending
 from slurmplugins.head.restore_backup import Checked, Restore, begun_on
-from slurmplugins.head.take_backup import take
+from slurmplugins.head.take_backup import HeadFolders, take
 from slurmplugins.model import backup
 from tests.fakes.budgets import NOVEMBER, a_memory
 from tests.fakes.clock import FakeClock
 from tests.fakes.head_backups import HeadStage, Slurmctld
 
-if TYPE_CHECKING:
-    from pathlib import Path
-
-
+ROLES = Path(__file__).resolve().parents[4] / "ansible/roles"
 OVERRIDE = Override(until=9e9, by="eve", reason="agreed", at=1.0, usd=Decimal(500))
 SPENT = a_memory(
     "40",
@@ -418,3 +416,55 @@ def test_a_damaged_file_of_this_head_is_replaced_by_the_backups(stage: Stage):
     (folder / spending_file.FILE).write_text("{")
     stage.restore().run()
     assert spending_file.load(folder).attempts == BURSTS.attempts
+
+
+class WatchedFile:
+    """The file that keeps the daemons away, looked at with each call of systemctl."""
+
+    def __init__(self, stage: Stage) -> None:
+        self.path = stage.new.folders.toolkit_state / paths.RESTORE_REPLACING.name
+        self.seen: list[tuple[str, str, bool]] = []
+        self.run = stage.new.runner.run
+        stage.new.runner.run = self.look  # type: ignore[method-assign]
+
+    def look(self, argv, *, timeout: float, stdin: str = ""):
+        if argv[0] == "/usr/bin/systemctl":
+            self.seen.append((argv[1], argv[2], self.path.exists()))
+        return self.run(argv, timeout=timeout, stdin=stdin)
+
+
+def test_from_the_stop_to_the_first_start_a_file_keeps_the_daemons_away(stage: Stage):
+    watched = WatchedFile(stage)
+    stage.restore().run()
+    assert all(there == (verb == "stop") for verb, _, there in watched.seen[: len(STOPPED)])
+    assert not any(there for _, _, there in watched.seen[len(STOPPED) :])
+    assert len(watched.seen) == len(STOPPED) + len(STARTED)
+    assert not watched.path.exists()
+
+
+def test_a_restore_that_was_cut_off_keeps_the_daemons_away_until_it_is_complete(stage: Stage):
+    """Start none on data that is half replaced, also at a boot."""
+    watched = WatchedFile(stage)
+    stage.cut_off()
+    assert watched.path.exists()
+    stage.restore().run()
+    assert not watched.path.exists()
+
+
+@pytest.mark.parametrize(
+    "drop_in", ["slurmctld/files/after-slurmdbd.conf", "slurmdbd/files/after-mariadb.conf"]
+)
+def test_the_daemons_units_ask_for_the_absence_of_that_file(drop_in: str):
+    unit, _, _ = (ROLES / drop_in).read_text().partition("[Service]")
+    assert f"ConditionPathExists=!{paths.RESTORE_REPLACING}" in unit.splitlines()
+    assert HeadFolders().toolkit_state == paths.STATE == paths.RESTORE_REPLACING.parent
+
+
+def test_jobs_that_were_submitted_since_a_restore_was_cut_off_refuse_it(stage: Stage):
+    """Drop no database under jobs that run."""
+    stage.cut_off()
+    stage.new.runner.answer("/usr/bin/squeue", stdout="7\n")
+    assert stage.restore().check().problems == ("1 job is in the queue",)
+    with pytest.raises(BackupError, match="1 job is in the queue: nothing was changed"):
+        stage.restore().run()
+    assert stage.new.streams.loads == []
