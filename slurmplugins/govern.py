@@ -46,7 +46,9 @@ def main() -> None:
         if not has_work(rules) or not is_in_charge(log):
             return
         with contextlib.ExitStack() as stack:
-            if stack.enter_context(files.locked(Path(rules.folder, "governor.lock"), wait=False)):
+            if stack.enter_context(
+                files.locked(Path(rules.folder, spending_file.LOCK), wait=False)
+            ):
                 snapshot = read_snapshot(queue, config, rules, paths.STATE, now)
                 slurm = ScontrolSlurm(runner, config.slurm_bin, log=log)
                 run_pass(snapshot, queue, slurm, log)

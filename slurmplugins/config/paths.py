@@ -17,6 +17,8 @@ STATE: Final = Path("/var/lib/slurm-toolkit")
 DECISIONS: Final = STATE / "decisions.jsonl"
 RESUME_FILES: Final = STATE / "resume-files"
 """On a controller that we joined: resume files of the site's nodes."""
+RESTORE_REPLACING: Final = STATE / "restore-replacing"
+"""While it exists, slurmdbd and slurmctld do not start: a restore replaces what they read."""
 LOGS: Final = Path("/var/log/slurm-toolkit")
 SLURM_LOGS: Final = Path("/var/log/slurm")
 LOG_POSITIONS: Final = Path("/var/lib/slurm-log-shipper/positions.json")

@@ -96,6 +96,19 @@ def spent(spending: Spending, account: str, now: float) -> Decimal:
     )
 
 
+def with_restored(own: Spending, saved: Spending) -> Spending:
+    """Return a head's memory with the attempts of a backup.
+
+    The jobs of the backup are gone. Of an attempt that both know, the dearer amount counts, so that
+    no month's sum becomes smaller.
+    """
+    attempts = dict(saved.attempts)
+    for key, item in own.attempts.items():
+        known = attempts.get(key, item)
+        attempts[key] = known if known.usd > item.usd else item
+    return replace(own, attempts=attempts)
+
+
 def observe(
     spending: Spending, jobs: Iterable[QueuedJob], config: GovernorConfig, now: float
 ) -> Spending:

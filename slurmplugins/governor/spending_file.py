@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 
 FILE: Final = "governor.json"
+LOCK: Final = "governor.lock"
+"""Held during a pass and a restore."""
 
 
 def load(state: Path) -> Spending:

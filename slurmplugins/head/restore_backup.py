@@ -1,4 +1,4 @@
-"""A backup, checked and brought into this head: databases, fair-share usage, job ids, budgets.
+"""A backup, checked and brought into this head: databases, usage, job ids, what was spent.
 
 Every hash is checked before anything changes. A restore that was interrupted has stopped the
 daemons; running it again completes it. docs/adr/0030 says what of Slurm's state is restored.
@@ -10,8 +10,8 @@ import json
 import re
 import tarfile
 import tempfile
-from contextlib import contextmanager
-from dataclasses import dataclass
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -19,7 +19,9 @@ from slurmplugins.config import paths
 from slurmplugins.errors import BackupError, CloudError, StateError
 from slurmplugins.head import saved_folders
 from slurmplugins.head.restore_budgets import restore_budgets, spending_words
+from slurmplugins.head.restore_governor import restore_governor
 from slurmplugins.model import backup, json_input
+from slurmplugins.slurm import slurmdbd
 from slurmplugins.system import files, streams
 
 if TYPE_CHECKING:
@@ -27,7 +29,7 @@ if TYPE_CHECKING:
 
     from slurmplugins.cloud.files import FileStore
     from slurmplugins.head.take_backup import Head
-    from slurmplugins.model.backup import Manifest
+    from slurmplugins.model.backup import BegunRestore, Manifest
     from slurmplugins.system.clock import Clock
 
 SYSTEMCTL: Final = "/usr/bin/systemctl"
@@ -62,7 +64,22 @@ class Checked:
     """The databases that are restored."""
     first_job_id: int
     resumed: bool = False
-    """An earlier restore was interrupted: the daemons are stopped, and no job can run."""
+    """An earlier restore was interrupted, which has stopped the daemons."""
+
+
+def begun_on(head: Head) -> BegunRestore | None:
+    """Return the head's restore that is not complete, if any. Raises BackupError."""
+    marker = _marker_of(head)
+    try:
+        return backup.begun_restore(json_input.loads(marker.read_bytes()))
+    except FileNotFoundError:
+        return None
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
+        raise BackupError(f"{marker} can't be read: {error}") from error
+
+
+def _marker_of(head: Head) -> Path:
+    return head.folders.toolkit_state / MARKER
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +92,8 @@ class Restore:
     manifest_sha256: str
     clock: Clock
     slurm_conf: Path = paths.SLURM_CONF
+    instead: bool = False
+    """Restore this backup in the place of another, whose restore is not complete."""
 
     def check(self) -> Checked:
         """Read and check the backup; change nothing.
@@ -93,8 +112,9 @@ class Restore:
             checked = self._checked(manifest)
             if checked.problems:
                 raise BackupError(f"{'; '.join(checked.problems)}: nothing was changed")
-            self._begin(checked)
+            self._begin(manifest, checked)
             try:
+                self._keep_daemons_away()
                 self._stop(checked)
                 self._replace(manifest, folder, checked)
                 self._start(checked)
@@ -138,11 +158,15 @@ class Restore:
         versions = self.head.versions()
         databases = backup.restorable(manifest, versions)
         problems = list(backup.version_problems(manifest, versions))
-        first_job_id = self._interrupted()
-        resumed = first_job_id > 0
-        if not resumed:
+        begun = begun_on(self.head)
+        if begun is None:
             first_job_id = backup.first_job_id(manifest, self.head.next_job_id())
             problems += self._jobs()
+        else:
+            with suppress(BackupError):  # slurmctld is stopped: then no job can run
+                problems += self._jobs()
+            first_job_id = max(begun.first_job_id, backup.first_job_id(manifest, 0))
+            problems += self._other_backup(begun, manifest)
         return Checked(
             problems=tuple(problems),
             overwrites=(
@@ -151,8 +175,14 @@ class Restore:
             ),
             restores=databases,
             first_job_id=first_job_id,
-            resumed=resumed,
+            resumed=begun is not None,
         )
+
+    def _other_backup(self, begun: BegunRestore, manifest: Manifest) -> list[str]:
+        """Return the problem of a restore that was begun with another backup."""
+        if self.instead or begun.completes_with(manifest, self.manifest_sha256):
+            return []
+        return [f"the restore of backup {begun.backup} of cluster {begun.cluster} is not complete"]
 
     def _jobs(self) -> list[str]:
         jobs = len(self.head.ask("squeue", "--noheader", "--format=%A").split())
@@ -161,25 +191,29 @@ class Restore:
 
     @property
     def _marker(self) -> Path:
-        return self.head.folders.toolkit_state / MARKER
+        return _marker_of(self.head)
 
-    def _begin(self, checked: Checked) -> None:
-        """Note the first job id.
+    def _begin(self, manifest: Manifest, checked: Checked) -> None:
+        """Note the backup and the first job id.
 
-        slurmctld can't be asked again before the end.
+        The next restore completes this one: slurmctld can't be asked again before the end, and the
+        newest backup may be another one by then.
         """
-        text = json.dumps({"first_job_id": checked.first_job_id})
-        files.write_atomically(self._marker, text.encode(), mode=0o600)
+        note = backup.BegunRestore(
+            checked.first_job_id, manifest.id, manifest.cluster, self.manifest_sha256
+        )
+        files.write_atomically(self._marker, json.dumps(asdict(note)).encode(), mode=0o600)
 
-    def _interrupted(self) -> int:
-        """Return the first job id of an unfinished restore, or 0."""
-        try:
-            value = json_input.loads(self._marker.read_bytes())
-            return int(value["first_job_id"])
-        except FileNotFoundError:
-            return 0
-        except (ValueError, TypeError, KeyError) as error:
-            raise BackupError(f"{self._marker} can't be read: {error}") from error
+    def _keep_daemons_away(self) -> None:
+        """Let no daemon start on data that is half replaced.
+
+        A boot starts them, and so does the playbook.
+        """
+        files.write_atomically(self._replacing, b"", mode=0o600)
+
+    @property
+    def _replacing(self) -> Path:
+        return self.head.folders.toolkit_state / paths.RESTORE_REPLACING.name
 
     def _stop(self, checked: Checked) -> None:
         tracking = [TRACKING[name] for name in checked.restores if name in TRACKING]
@@ -199,6 +233,8 @@ class Restore:
             saved_folders.take_out(folder / backup.SLURM_STATE, USAGE, state, "slurm")
         if (packed := folder / backup.BUDGETS).exists():
             restore_budgets(packed, self.head.folders.budgets, same_cluster=is_same)
+        if (packed := folder / backup.GOVERNOR).exists():
+            restore_governor(packed, self.head.folders.governor)
 
     def _start(self, checked: Checked) -> None:
         """Start the daemons, with no job id that was used before.
@@ -209,8 +245,9 @@ class Restore:
         changed = f"{_FIRST_JOB.sub('', settings).rstrip()}\nFirstJobId={checked.first_job_id}\n"
         files.write_atomically(self.slurm_conf, changed.encode(), mode=0o644)
         try:
-            for unit in reversed(SLURM):
-                self._systemctl("start", unit)
+            self._replacing.unlink(missing_ok=True)
+            self._start_slurmdbd()
+            self._systemctl("start", SLURM[0])
             self._wait_for_slurmctld()
             self._systemctl("stop", SLURM[0])
         finally:
@@ -225,6 +262,12 @@ class Restore:
         for name in checked.restores:
             if name in TRACKING:
                 self._systemctl("start", TRACKING[name])
+
+    def _start_slurmdbd(self) -> None:
+        """Start slurmdbd, and wait until it answers: it may have to convert an older database."""
+        self._systemctl("start", SLURM[1])
+        if reason := slurmdbd.wait_for_answer(self.head.runner, self.clock, START_SECONDS):
+            raise BackupError(f"slurmdbd does not answer: {reason}")
 
     def _wait_for_slurmctld(self) -> None:
         deadline = self.clock.monotonic() + START_SECONDS

@@ -46,6 +46,7 @@ class HeadFolders:
     slurm_state: Path = SLURM_STATE
     toolkit_state: Path = Path("/var/lib/slurm-toolkit")
     budgets: Path = Path("/srv/head/budgets")
+    governor: Path = Path("/srv/head/governor")
     tracking: Path = TRACKING
     work: Path = WORK
 
@@ -95,7 +96,7 @@ def tracking_packages(environment: Path) -> Mapping[str, str]:
     return {item.metadata["Name"].lower(): item.version for item in found}
 
 
-def take(head: Head, store: FileStore, clock: Clock) -> Manifest:
+def take(head: Head, store: FileStore, clock: Clock, *, before_restore: bool = False) -> Manifest:
     """Write a backup; return its manifest. Raises BackupError, CloudError or OSError."""
     now = clock.now()
     versions = head.versions()
@@ -105,7 +106,9 @@ def take(head: Head, store: FileStore, clock: Clock) -> Manifest:
     with tempfile.TemporaryDirectory(prefix="slurm-backup-", dir=head.folders.work) as name:
         folder = Path(name)
         objects = tuple(_write_all(head, versions, folder))
-        manifest = Manifest(backup_id, head.cluster, now, next_job_id, versions, objects)
+        manifest = Manifest(
+            backup_id, head.cluster, now, next_job_id, versions, objects, before_restore
+        )
         text = folder / backup.MANIFEST
         text.write_text(json.dumps(manifest.to_json(), indent=2) + "\n", encoding="utf-8")
         for item in objects:
@@ -134,6 +137,7 @@ def _write_all(head: Head, versions: Versions, folder: Path) -> Iterable[BackupO
         (backup.SLURM_STATE, head.folders.slurm_state),
         (backup.TOOLKIT_STATE, head.folders.toolkit_state),
         (backup.BUDGETS, head.folders.budgets),
+        (backup.GOVERNOR, head.folders.governor),
     ):
         saved_folders.save(source, folder / name)
         yield _object(folder / name)

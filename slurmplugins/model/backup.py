@@ -31,6 +31,7 @@ DATABASES: Final = (ACCOUNTING, MLFLOW, OPTUNA)
 SLURM_STATE: Final = "slurmctld.tar.gz"
 TOOLKIT_STATE: Final = "slurm-toolkit.tar.gz"
 BUDGETS: Final = "budgets.tar.gz"
+GOVERNOR: Final = "governor.tar.gz"
 JOB_ID_GAP: Final = 10_000
 """A restored cluster's job ids begin at the next multiple of this, a whole gap later.
 
@@ -80,6 +81,8 @@ class Manifest:
     next_job_id: int
     versions: Versions
     objects: tuple[BackupObject, ...]
+    before_restore: bool = False
+    """It was taken to keep what a restore then replaced. `latest` passes over it."""
 
     @property
     def databases(self) -> tuple[str, ...]:
@@ -89,6 +92,35 @@ class Manifest:
 
     def to_json(self) -> dict[str, Any]:
         return {"version": VERSION, **asdict(self)}
+
+
+@dataclass(frozen=True, slots=True)
+class BegunRestore:
+    """A restore that began on a head, and is not complete."""
+
+    first_job_id: int
+    backup: str = ""
+    """Empty: it was begun by an earlier version, which noted the first job id alone."""
+    cluster: str = ""
+    """The cluster that the backup is of."""
+    manifest_sha256: str = ""
+
+    def completes_with(self, manifest: Manifest, sha256: str) -> bool:
+        """Return whether this backup may be the one that was begun."""
+        return not self.backup or (self.backup, self.manifest_sha256) == (manifest.id, sha256)
+
+
+def begun_restore(value: Mapping[str, Any]) -> BegunRestore:
+    """Read the note of a begun restore, also of an earlier version.
+
+    Raises ValueError, TypeError, KeyError or AttributeError.
+    """
+    return BegunRestore(
+        first_job_id=int(value["first_job_id"]),
+        backup=str(value.get("backup", "")),
+        cluster=str(value.get("cluster", "")),
+        manifest_sha256=str(value.get("manifest_sha256", "")),
+    )
 
 
 def new_id(now: float) -> str:
@@ -137,6 +169,7 @@ def _manifest(value: Any) -> Manifest:
         next_job_id=int(value["next_job_id"]),
         versions=Versions(**versions),
         objects=tuple(_object(item) for item in value["objects"]),
+        before_restore=value.get("before_restore") is True,
     )
     if not is_id(manifest.id):
         raise ValueError(f"no id of a backup: {manifest.id[:80]!r}")

@@ -68,6 +68,7 @@ class HeadStage:
             slurm_state=root / "slurmctld",
             toolkit_state=root / "toolkit",
             budgets=root / "budgets",
+            governor=root / "governor",
             tracking=root / "mlflow/lib",
             work=root / "work",
         )

@@ -98,6 +98,11 @@ def take_now(*, config_path: Path | None, dry_run: bool) -> None:
 @click.option(
     "--no-backup", is_flag=True, help="Take no backup first, of data that can't be read any more."
 )
+@click.option(
+    "--instead",
+    is_flag=True,
+    help="Give up a restore that was cut off, and restore another backup, named by its id.",
+)
 @click.argument("backup")
 def restore(
     *,
@@ -106,13 +111,16 @@ def restore(
     yes: bool,
     from_cluster: str | None,
     no_backup: bool,
+    instead: bool,
     backup: str,
 ) -> None:
     """Replace accounting, MLflow's runs, sweeps and records by those of BACKUP.
 
-    BACKUP is an id of `toolkit backup list`, or `latest`. The head node checks every hash first. It
-    refuses while a job is in the queue, and if the backup needs newer programs. Before it replaces
-    anything, it takes a backup of what is there.
+    BACKUP is an id of `toolkit backup list`, or `latest`: the newest that was not taken before a
+    restore. After a restore that was cut off, `latest` is the backup that it began with.
+
+    The head node checks every hash first. It refuses while a job is in the queue, and if the backup
+    needs newer programs. Before it replaces anything, it takes a backup of what is there.
 
     With --dry-run it checks the backup, and replaces nothing. The queue is not restored: job ids go
     on far beyond the old ones.
@@ -127,8 +135,8 @@ def restore(
     with connected(config) as clients:
         head = Head(clients, config)
         source = BackupStore(_of(config, from_cluster), clients, report)
-        work = backup_restore.Restore(config, clients, head, source, report)
-        plan = work.plan(source.choose(backup))
+        work = backup_restore.Restore(config, clients, head, source, report, instead)
+        plan = work.plan(work.choose(backup))
         if dry_run:
             click.echo(plan.text())
             return
@@ -136,7 +144,7 @@ def restore(
         before = ""
         if not (no_backup or plan.resumed):
             with report.phase("Taking a backup of what is there") as phase:
-                before = backup_restore.take(config, clients, head).id
+                before = backup_restore.take(config, clients, head, before_restore=True).id
                 phase.result(before)
         work.run(plan)
     click.echo(f"restored {plan.backup}")

@@ -12,12 +12,14 @@ from typing import TYPE_CHECKING, Any, Final
 
 from slurmplugins.model import backup
 from toolkit.deploy import kept_records, names
+from toolkit.deploy.backup_store import NEWEST
 from toolkit.deploy.slurm_accounts import apply_accounts
 from toolkit.deploy.storage import Bucket
 from toolkit.errors import BackupUnusable, HeadCommandFailed
 from toolkit.head_runner import SlurmAnswerError
 
 if TYPE_CHECKING:
+    from slurmplugins.model.backup import BegunRestore
     from toolkit.config import ClusterConfig
     from toolkit.deploy.backup_store import Backup, BackupStore
     from toolkit.deploy.session import Clients
@@ -54,6 +56,7 @@ class RestorePlan:
     def text(self) -> str:
         """Return the plan as text for people."""
         lines = [
+            *(["completes a restore that was cut off"] if self.resumed else []),
             f"backup {self.backup} of cluster {self.cluster}: all hashes are right",
             f"replaces: {', '.join(self.overwrites)}",
             f"restores: {', '.join(self.restores)}, and the instance ledger",
@@ -62,9 +65,12 @@ class RestorePlan:
         return "\n".join([*lines, *(f"refused: {problem}" for problem in self.problems)])
 
 
-def take(config: ClusterConfig, clients: Clients, head: Runner) -> Taken:
+def take(
+    config: ClusterConfig, clients: Clients, head: Runner, *, before_restore: bool = False
+) -> Taken:
     """Have the head take a backup now. Raises BackupUnusable."""
-    answer = _answer(head, ["take", names.backup_bucket(config, clients.account)])
+    words = ["take", names.backup_bucket(config, clients.account)]
+    answer = _answer(head, [*words, "before-restore"] if before_restore else words)
     try:
         return Taken(str(answer["id"]), sum(int(item["bytes"]) for item in answer["objects"]))
     except (KeyError, TypeError, ValueError) as error:
@@ -80,6 +86,39 @@ class Restore:
     head: Runner
     source: BackupStore
     report: Reporter
+    instead: bool = False
+    """Give up a restore that is not complete, and restore another backup."""
+
+    def choose(self, reference: str) -> Backup:
+        """Return the backup to restore.
+
+        While a restore is not complete, `latest` is the backup that it began with. Raises
+        BackupMissing or BackupUnusable.
+        """
+        begun = self._begun()
+        if begun is None:
+            return self.source.choose(reference)
+        if reference == NEWEST and (self.instead or not begun.backup):
+            raise BackupUnusable(
+                "an earlier restore is not complete, and the newest backup may be of what it was to"
+                " replace; nothing was changed",
+                next_step="name the id of a backup: `toolkit backup list` shows those there are",
+            )
+        if self.instead or not begun.backup:
+            return self.source.choose(reference)
+        if reference not in {NEWEST, begun.backup} or self.source.cluster != begun.cluster:
+            raise _not_complete(begun, self.config.cluster)
+        return self.source.choose(begun.backup)
+
+    def _begun(self) -> BegunRestore | None:
+        answer = _answer(self.head, ["begun"])
+        try:
+            return backup.begun_restore(answer) if answer else None
+        except (ValueError, TypeError, KeyError, AttributeError) as error:
+            raise SlurmAnswerError("slurm-backup on the head node gave no result") from error
+
+    def _words(self, command: str, backup_id: str, sha256: str) -> list[str]:
+        return [command, backup_id, sha256, *(["instead"] if self.instead else [])]
 
     def plan(self, chosen: Backup) -> RestorePlan:
         """Copy the backup to the cluster's bucket; have the head check it.
@@ -96,7 +135,7 @@ class Restore:
                     f"{backup.RESTORE_PREFIX}/{chosen.id}/{name}",
                 )
         with self.report.phase("Checking it on the head node"):
-            checked = _answer(self.head, ["check", chosen.id, sha256])
+            checked = _answer(self.head, self._words("check", chosen.id, sha256))
         return _plan(chosen.id, manifest.cluster, checked)
 
     def run(self, plan: RestorePlan) -> int:
@@ -106,7 +145,7 @@ class Restore:
         """
         _, sha256 = self.source.manifest(plan.backup)
         with self.report.phase("Restoring the databases"):
-            _answer(self.head, ["restore", plan.backup, sha256])
+            _answer(self.head, self._words("restore", plan.backup, sha256))
         with self.report.phase("Restoring the instance ledger") as phase:
             entries = self._restore_ledger(plan.cluster)
             phase.result(f"{entries} instances")
@@ -130,6 +169,17 @@ class Restore:
     @property
     def _bucket(self) -> Bucket:
         return Bucket(self.clients.client("s3"), names.bucket(self.config, self.clients.account))
+
+
+def _not_complete(begun: BegunRestore, cluster: str) -> BackupUnusable:
+    """Return the error for another backup than the one that was begun."""
+    source = "" if begun.cluster == cluster else f" --from-cluster {begun.cluster}"
+    return BackupUnusable(
+        f"the restore of backup {begun.backup} of cluster {begun.cluster} is not complete;"
+        " nothing was changed",
+        next_step=f"`toolkit backup restore {begun.backup}{source} --yes` completes it;"
+        " `--instead` gives it up and restores another backup",
+    )
 
 
 def _plan(backup_id: str, cluster: str, checked: dict[str, Any]) -> RestorePlan:

@@ -108,19 +108,30 @@ class BackupStore:
             for backup_id in sorted(complete)
         )
 
+    @property
+    def cluster(self) -> str:
+        """Return the cluster that the backups are of."""
+        return self._config.cluster
+
     def choose(self, reference: str) -> Backup:
         """Return the backup of this id, or the newest for `latest`.
 
-        Raises BackupMissing.
+        `latest` passes over what was taken before a restore: a restore that is repeated would else
+        bring back what it was to replace. Raises BackupMissing.
         """
-        backups = self.find()
-        wanted = [item for item in backups if reference in {item.id, NEWEST}]
-        if not wanted:
-            raise BackupMissing(
-                f"cluster {self._config.cluster} has no complete backup {reference}",
-                next_step="`toolkit backup list` shows those that there are",
-            )
-        return wanted[-1]
+        for item in reversed(self.find()):
+            if reference == item.id or (reference == NEWEST and not self._before_restore(item)):
+                return item
+        raise BackupMissing(
+            f"cluster {self.cluster} has no complete backup {reference}",
+            next_step="`toolkit backup list` shows those that there are",
+        )
+
+    def _before_restore(self, item: Backup) -> bool:
+        try:
+            return self.manifest(item.id)[0].before_restore
+        except BackupUnusable:
+            return False  # the restore says what is wrong with it
 
     def manifest(self, backup_id: str) -> tuple[Manifest, str]:
         """Return a backup's manifest and its SHA-256. Raises BackupUnusable."""

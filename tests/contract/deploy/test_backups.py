@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import shlex
 import time
-from dataclasses import asdict
+from dataclasses import asdict, replace
 
 import pytest
 from botocore.exceptions import ClientError
@@ -16,7 +16,7 @@ from botocore.exceptions import ClientError
 from slurmplugins.cloud.files import S3Files
 from slurmplugins.cloud.stores import S3Store
 from slurmplugins.errors import CloudError, Denied, EngineError
-from slurmplugins.head.restore_backup import Restore
+from slurmplugins.head.restore_backup import Restore, begun_on
 from slurmplugins.head.take_backup import BackupStatus, take
 from tests.contract.deploy.conftest import LEAVES_A_CLOUD, said
 from tests.contract.deploy.test_role_calls import Stack
@@ -66,14 +66,18 @@ class BackupHead:
     def work(self, words, connect):
         self.clock.advance(1)
         match words:
-            case ["take", bucket]:
-                manifest = take(self.stage.head, S3Files(bucket, connect), self.clock)
+            case ["begun"]:
+                begun = begun_on(self.stage.head)
+                return asdict(begun) if begun else {}
+            case ["take", bucket, *more]:
+                files, is_before = S3Files(bucket, connect), more == ["before-restore"]
+                manifest = take(self.stage.head, files, self.clock, before_restore=is_before)
                 BackupStatus(S3Store(self.bucket, connect)).succeeded(manifest, 1.0)
                 return manifest.to_json()
-            case [command, backup_id, sha256]:
+            case [command, backup_id, sha256, *more]:
                 restore = Restore(
                     self.stage.head, S3Files(self.bucket, connect), f"restore/{backup_id}",
-                    sha256, self.clock, self.slurm_conf,
+                    sha256, self.clock, self.slurm_conf, more == ["instead"],
                 )  # fmt: skip
                 return asdict(restore.check() if command == "check" else restore.run())
         raise AssertionError(words)
@@ -155,6 +159,30 @@ def test_a_backup_is_taken_listed_checked_and_restored(head, capsys):
     before, second = listed(config, capsys)
     assert before == first
     assert f"backup {second} has what was there before" in output
+
+
+def test_latest_is_the_backup_that_a_restore_began_with_when_it_is_run_again(head, capsys):
+    """Never restore what the first run took of the empty cluster."""
+    config, streams = head.config, head.stage.streams
+    streams.dumps = {"slurm_acct_db": "jobs of before"}
+    assert toolkit(config, "backup", "now") == 0
+    (first,) = listed(config, capsys)
+    streams.dumps, streams.failing = {"slurm_acct_db": "jobs of after"}, ""
+    loads = streams.feed
+    streams.feed = lambda argv, path: replace(loads(argv, path), returncode=2)
+    assert toolkit(config, "backup", "restore", "latest", "--yes") == 1
+    assert "half way" in capsys.readouterr().err
+    streams.feed = loads
+    streams.loads.clear()
+
+    _, second = listed(config, capsys)
+    assert toolkit(config, "backup", "restore", second, "--yes") == 1
+    assert f"toolkit backup restore {first} --yes" in capsys.readouterr().err
+    assert toolkit(config, "backup", "restore", "latest", "--yes") == 0, capsys.readouterr().err
+    assert streams.loads[0][1] == "jobs of before"
+    assert f"restored {first}" in capsys.readouterr().out
+    assert toolkit(config, "backup", "restore", "latest", "--dry-run") == 0
+    assert f"backup {first} of" in capsys.readouterr().out, "not that of before the restore"
 
 
 def test_a_backup_that_was_changed_or_does_not_exist_is_refused(head, capsys):

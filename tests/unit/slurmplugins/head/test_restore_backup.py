@@ -3,26 +3,27 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from dataclasses import asdict, replace
 from decimal import Decimal
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from slurmplugins.budgets import files as budget_files
 from slurmplugins.budgets.memory import Override, Saved, Standing
+from slurmplugins.config import paths
 from slurmplugins.errors import BackupError
-from slurmplugins.head.restore_backup import Checked, Restore
-from slurmplugins.head.take_backup import take
+from slurmplugins.governor import spending_file
+from slurmplugins.governor.spending import Burst, CloudAttempt, Spending
+from slurmplugins.head.restore_backup import Checked, Restore, begun_on
+from slurmplugins.head.take_backup import HeadFolders, take
 from slurmplugins.model import backup
 from tests.fakes.budgets import NOVEMBER, a_memory
 from tests.fakes.clock import FakeClock
 from tests.fakes.head_backups import HeadStage, Slurmctld
 
-if TYPE_CHECKING:
-    from pathlib import Path
-
-
+ROLES = Path(__file__).resolve().parents[4] / "ansible/roles"
 OVERRIDE = Override(until=9e9, by="eve", reason="agreed", at=1.0, usd=Decimal(500))
 SPENT = a_memory(
     "40",
@@ -34,6 +35,12 @@ SPENT = a_memory(
     held_jobs=frozenset({4}),
     notes={4: "toolkit:budget"},
     last_account={"i-1": "vision"},
+)
+BURST = CloudAttempt("vision", "2026-11", 9.0, Decimal(40), Decimal(4))
+BURSTS = Spending(
+    bursts={3: Burst("vision", "rack", "cloud", Decimal(4))},
+    attempts={"3.0": BURST, "4.0": replace(BURST, usd=Decimal(1))},
+    notes={3: "may burst"},
 )
 STOPPED = [("stop", name) for name in ("mlflow", "optuna", "slurmctld", "slurmdbd")]
 STARTED = [
@@ -57,7 +64,12 @@ class Stage:
         self.old.folders.budgets.mkdir()
         budget_files.save(self.old.folders.budgets, SPENT)
         budget_files.audit(self.old.folders.budgets, 1.0, "budget_step_reached", step=80)
-        manifest = take(self.old.head, self.old.files, FakeClock())
+        self.old.folders.governor.mkdir()
+        spending_file.save(self.old.folders.governor, BURSTS)
+        first = FakeClock()
+        later = FakeClock(first.now() + 3600)
+        manifest = take(self.old.head, self.old.files, first)
+        self.other = take(self.old.head, self.old.files, later)
         self.new = HeadStage(root / "new", cluster)
         self.new.state("clustername", f"{cluster}|17")
         self.new.state("job_state", "queue of new")
@@ -67,6 +79,7 @@ class Stage:
         self.slurmctld = Slurmctld(self.new, self.slurm_conf)
         for key, content in self.old.files.objects.items():
             self.new.files.objects[key.replace("backups/", "restore/")] = content
+        self.manifest = manifest
         self.prefix = f"restore/{manifest.id}"
         self.clock = FakeClock()
         self.sha256 = hashlib.sha256(self.object("manifest.json")).hexdigest()
@@ -78,6 +91,25 @@ class Stage:
         return Restore(
             self.new.head, self.new.files, self.prefix, self.sha256, self.clock, self.slurm_conf
         )
+
+    def restore_other(self, *, instead: bool = False) -> Restore:
+        """Return the restore of the later backup."""
+        prefix = f"restore/{self.other.id}"
+        manifest = self.new.files.objects[f"{prefix}/manifest.json"]
+        return replace(
+            self.restore(),
+            prefix=prefix,
+            manifest_sha256=hashlib.sha256(manifest).hexdigest(),
+            instead=instead,
+        )
+
+    def cut_off(self) -> None:
+        """Begin a restore that stops half way."""
+        self.new.streams.failing = "mlflow"
+        with pytest.raises(BackupError, match="half way"):
+            self.restore().run()
+        self.new.streams.failing = ""
+        self.new.streams.loads.clear()
 
     def unchanged(self) -> bool:
         state = self.new.folders.slurm_state
@@ -215,6 +247,56 @@ def test_a_restore_that_was_interrupted_is_completed_without_slurmctld(stage: St
     assert not stage.restore().check().resumed
 
 
+def test_a_restore_that_was_cut_off_refuses_another_backup_and_names_its_own(stage: Stage):
+    """Load no backup of the empty cluster."""
+    stage.cut_off()
+    begun = stage.manifest.id
+    reason = f"the restore of backup {begun} of cluster demo is not complete"
+    assert stage.restore_other().check().problems == (reason,)
+    with pytest.raises(BackupError, match=reason):
+        stage.restore_other().run()
+    assert stage.new.streams.loads == []
+    assert stage.restore().run().resumed
+
+
+def test_a_backup_of_the_same_id_of_another_cluster_is_another_backup(stage: Stage):
+    stage.cut_off()
+    key = f"{stage.prefix}/manifest.json"
+    changed = stage.object("manifest.json").replace(b'"demo"', b'"other"')
+    stage.new.files.objects[key] = changed
+    stage.sha256 = hashlib.sha256(changed).hexdigest()
+    assert "of cluster demo is not complete" in stage.restore().check().problems[0]
+
+
+def test_another_backup_instead_has_job_ids_beyond_both(stage: Stage):
+    """Leave a way out where the first backup can't be loaded."""
+    stage.old.set_next_job_id(70_000)
+    stage.other = take(stage.old.head, stage.old.files, FakeClock(FakeClock().now() + 7200))
+    for key, content in stage.old.files.objects.items():
+        stage.new.files.objects[key.replace("backups/", "restore/")] = content
+    stage.cut_off()
+    checked = stage.restore_other(instead=True).run()
+    assert (checked.problems, checked.first_job_id) == ((), 90_000)
+    assert not stage.restore().check().resumed
+
+
+def test_a_note_of_an_earlier_version_lets_a_restore_complete(stage: Stage):
+    """Read it, although it does not say which backup was begun."""
+    marker = stage.new.folders.toolkit_state / "restore.json"
+    marker.write_text('{"first_job_id": 20000}')
+    begun = begun_on(stage.new.head)
+    assert begun == backup.BegunRestore(20_000)
+    assert stage.restore().run().resumed
+    assert not marker.exists()
+
+
+def test_the_note_of_a_begun_restore_says_which_backup_it_is(stage: Stage):
+    assert begun_on(stage.new.head) is None
+    stage.cut_off()
+    begun = backup.BegunRestore(20_000, stage.manifest.id, "demo", stage.sha256)
+    assert begun_on(stage.new.head) == begun
+
+
 def test_the_first_job_id_of_an_interrupted_restore_is_not_computed_anew(stage: Stage):
     first = stage.restore().run()
     again = stage.restore().check()
@@ -276,3 +358,113 @@ def test_damaged_budgets_stop_no_restore_and_stay_damaged(tmp_path: Path, monkey
     stage = Stage(tmp_path)
     stage.restore().run()
     assert (stage.new.folders.budgets / budget_files.FILE).read_text() == "{"
+
+
+def test_what_bursts_have_cost_comes_back_beside_what_this_head_knows(stage: Stage, monkeypatch):
+    """Let no account burst its month's budget a second time."""
+    owners: list[tuple[str, str, str]] = []
+    monkeypatch.setattr(
+        "shutil.chown", lambda path, user, group: owners.append((str(path), user, group))
+    )
+    folder = stage.new.folders.governor
+    folder.mkdir()
+    own = {"4.0": replace(BURST, usd=Decimal(2)), "9.0": BURST}
+    spending_file.save(folder, Spending(attempts=own))
+    for _ in range(2):
+        stage.restore().run()
+    spending = spending_file.load(folder)
+    assert spending.attempts == {"3.0": BURST, **own}, "of one attempt, the dearer amount"
+    assert not spending.bursts, "jobs of the old cluster are gone"
+    assert not spending.notes
+    for path in (folder, folder / spending_file.FILE):
+        assert (str(path), "slurm", "slurm") in owners
+
+
+def test_a_head_without_a_governor_restores_and_is_restored_without_one(tmp_path, monkeypatch):
+    monkeypatch.setattr("shutil.chown", lambda *_: None)
+    monkeypatch.setattr(spending_file, "save", lambda *_: None)
+    stage = Stage(tmp_path)
+    stage.restore().run()
+    assert not stage.new.folders.governor.exists()
+
+
+def test_a_backup_of_before_the_governor_was_saved_changes_nothing_of_it(stage: Stage):
+    name = "governor.tar.gz"
+    manifest = json.loads(stage.object("manifest.json"))
+    manifest["objects"] = [item for item in manifest["objects"] if item["name"] != name]
+    text = json.dumps(manifest).encode()
+    stage.new.files.objects[f"{stage.prefix}/manifest.json"] = text
+    del stage.new.files.objects[f"{stage.prefix}/{name}"]
+    stage.sha256 = hashlib.sha256(text).hexdigest()
+    stage.restore().run()
+    assert not stage.new.folders.governor.exists()
+
+
+def test_what_bursts_have_cost_stays_damaged_if_it_was_so_that_no_job_bursts(tmp_path, monkeypatch):
+    monkeypatch.setattr("shutil.chown", lambda *_: None)
+    monkeypatch.setattr(
+        spending_file, "save", lambda folder, _: (folder / "governor.json").write_text("{")
+    )
+    stage = Stage(tmp_path)
+    stage.restore().run()
+    assert (stage.new.folders.governor / spending_file.FILE).read_text() == "{"
+
+
+def test_a_damaged_file_of_this_head_is_replaced_by_the_backups(stage: Stage):
+    folder = stage.new.folders.governor
+    folder.mkdir()
+    (folder / spending_file.FILE).write_text("{")
+    stage.restore().run()
+    assert spending_file.load(folder).attempts == BURSTS.attempts
+
+
+class WatchedFile:
+    """The file that keeps the daemons away, looked at with each call of systemctl."""
+
+    def __init__(self, stage: Stage) -> None:
+        self.path = stage.new.folders.toolkit_state / paths.RESTORE_REPLACING.name
+        self.seen: list[tuple[str, str, bool]] = []
+        self.run = stage.new.runner.run
+        stage.new.runner.run = self.look  # type: ignore[method-assign]
+
+    def look(self, argv, *, timeout: float, stdin: str = ""):
+        if argv[0] == "/usr/bin/systemctl":
+            self.seen.append((argv[1], argv[2], self.path.exists()))
+        return self.run(argv, timeout=timeout, stdin=stdin)
+
+
+def test_from_the_stop_to_the_first_start_a_file_keeps_the_daemons_away(stage: Stage):
+    watched = WatchedFile(stage)
+    stage.restore().run()
+    assert all(there == (verb == "stop") for verb, _, there in watched.seen[: len(STOPPED)])
+    assert not any(there for _, _, there in watched.seen[len(STOPPED) :])
+    assert len(watched.seen) == len(STOPPED) + len(STARTED)
+    assert not watched.path.exists()
+
+
+def test_a_restore_that_was_cut_off_keeps_the_daemons_away_until_it_is_complete(stage: Stage):
+    """Start none on data that is half replaced, also at a boot."""
+    watched = WatchedFile(stage)
+    stage.cut_off()
+    assert watched.path.exists()
+    stage.restore().run()
+    assert not watched.path.exists()
+
+
+@pytest.mark.parametrize(
+    "drop_in", ["slurmctld/files/after-slurmdbd.conf", "slurmdbd/files/after-mariadb.conf"]
+)
+def test_the_daemons_units_ask_for_the_absence_of_that_file(drop_in: str):
+    unit, _, _ = (ROLES / drop_in).read_text().partition("[Service]")
+    assert f"ConditionPathExists=!{paths.RESTORE_REPLACING}" in unit.splitlines()
+    assert HeadFolders().toolkit_state == paths.STATE == paths.RESTORE_REPLACING.parent
+
+
+def test_jobs_that_were_submitted_since_a_restore_was_cut_off_refuse_it(stage: Stage):
+    """Drop no database under jobs that run."""
+    stage.cut_off()
+    stage.new.runner.answer("/usr/bin/squeue", stdout="7\n")
+    assert stage.restore().check().problems == ("1 job is in the queue",)
+    with pytest.raises(BackupError, match="1 job is in the queue: nothing was changed"):
+        stage.restore().run()
+    assert stage.new.streams.loads == []

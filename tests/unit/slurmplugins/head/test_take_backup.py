@@ -57,7 +57,7 @@ def test_each_object_is_what_the_manifest_says(stage: HeadStage):
 def test_the_manifest_is_written_last(stage: HeadStage):
     taken(stage)
     assert stage.files.uploads[-1].endswith("/manifest.json")
-    assert len(stage.files.uploads) == 7
+    assert len(stage.files.uploads) == 8
 
 
 def test_the_databases_are_dumped_in_one_transaction_each(stage: HeadStage, monkeypatch):

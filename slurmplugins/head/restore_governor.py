@@ -1,0 +1,53 @@
+"""Adds what bursts have cost by a backup to what this head knows."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from pathlib import Path
+from typing import Final
+
+from slurmplugins.errors import StateError
+from slurmplugins.governor import spending_file
+from slurmplugins.governor.spending import Spending, with_restored
+from slurmplugins.head import saved_folders
+from slurmplugins.system.files import locked, write_atomically
+
+OWNER: Final = "slurm"
+"""The user as whom passes run."""
+MODE: Final = 0o640
+
+
+def restore_governor(packed: Path, folder: Path) -> None:
+    """Add a backup's attempts to those of this head.
+
+    A damaged file is restored as it is: then no job bursts. A backup without the file changes
+    nothing. May be repeated. Raises OSError, StateError, EOFError or tarfile.TarError.
+    """
+    with tempfile.TemporaryDirectory(prefix="restore-", dir=packed.parent) as name:
+        source = Path(name)
+        if not saved_folders.take_out(packed, (spending_file.FILE,), source, OWNER):
+            return  # a head on which no pass had anything to remember
+        folder.mkdir(parents=True, exist_ok=True)
+        with locked(folder / spending_file.LOCK):
+            _restore(source, folder)
+    for path in (folder, *folder.iterdir()):
+        shutil.chown(path, OWNER, OWNER)
+
+
+def _restore(source: Path, folder: Path) -> None:
+    try:
+        saved = spending_file.load(source)
+    except StateError:
+        content = (source / spending_file.FILE).read_bytes()
+        write_atomically(folder / spending_file.FILE, content, mode=MODE)
+    else:
+        spending_file.save(folder, with_restored(_own(folder), saved))
+
+
+def _own(folder: Path) -> Spending:
+    """Return what this head knows; nothing if it can't be read."""
+    try:
+        return spending_file.load(folder)
+    except StateError:
+        return Spending()
