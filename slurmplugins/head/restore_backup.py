@@ -264,7 +264,10 @@ class Restore:
                 self._systemctl("start", TRACKING[name])
 
     def _start_slurmdbd(self) -> None:
-        """Start slurmdbd, and wait until it answers: it may have to convert an older database."""
+        """Start slurmdbd, and wait for its answer.
+
+        It may have to convert an older database first.
+        """
         self._systemctl("start", SLURM[1])
         if reason := slurmdbd.wait_for_answer(self.head.runner, self.clock, START_SECONDS):
             raise BackupError(f"slurmdbd does not answer: {reason}")
