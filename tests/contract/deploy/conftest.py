@@ -88,7 +88,7 @@ class HeadDriver(NoneDriver):
         self.ran: list[str] = []
         self.reached: set[str] = set()
         self.login_nodes: dict[str, dict[str, object]] = {}  # reports by instance
-        self.data_volume = {"space": 0.6, "inodes": 0.9}
+        self.data_volume = {"space": 0.6, "inodes": 0.9, "bytes": 9 * 2**30}
         self.slurmdbd = FakeSacctmgr()
 
     def execute(self, instance_id, argv, *, timeout, stdin=b""):

@@ -176,10 +176,11 @@ def test_a_larger_data_volume_is_a_change_in_place(deployed, capsys):
 def test_status_tells_of_a_data_volume_that_is_nearly_full(deployed, capsys):
     assert toolkit(deployed, "status") == 0
     assert "head data  60 % of space, 90 % of inodes free" in capsys.readouterr().out
-    deployed.actor.driver.data_volume = {"space": 0.02, "inodes": 0.9}
+    volume = {"space": 0.02, "inodes": 0.9, "bytes": 2**28}
+    deployed.actor.driver.data_volume = volume
     assert toolkit(deployed, "status", "--json") == 1
     status = json.loads(capsys.readouterr().out)
-    assert status["data_volume"] == {"space": 0.02, "inodes": 0.9}
+    assert status["data_volume"] == volume
     (reason,) = status["reasons"]
     assert reason.startswith("/srv/head has 2.0 % of its space free, less than 5 %")
 
