@@ -17,8 +17,11 @@ STATE: Final = Path("/var/lib/slurm-toolkit")
 DECISIONS: Final = STATE / "decisions.jsonl"
 RESUME_FILES: Final = STATE / "resume-files"
 """On a controller that we joined: resume files of the site's nodes."""
-RESTORE_REPLACING: Final = STATE / "restore-replacing"
-"""While it exists, slurmdbd and slurmctld do not start: a restore replaces what they read."""
+RESTORE: Final = Path("/srv/head/restore")
+"""The note of a restore that is not complete, and a file for each daemon that may not start yet.
+
+It is on the data volume, like what a restore replaces. So it goes along to another instance.
+"""
 LOGS: Final = Path("/var/log/slurm-toolkit")
 SLURM_LOGS: Final = Path("/var/log/slurm")
 LOG_POSITIONS: Final = Path("/var/lib/slurm-log-shipper/positions.json")

@@ -68,7 +68,7 @@ class Spending:
     bursts: Mapping[int, Burst] = field(default_factory=dict)
     """By the number of the job or array."""
     attempts: Mapping[str, CloudAttempt] = field(default_factory=dict)
-    """By job number and restarts, `4711.0`."""
+    """By job number and restarts, `4711.0`; another key for one that a restore brought back."""
     refusals: Mapping[int, Refusal] = field(default_factory=dict)
     expected: Mapping[int, float] = field(default_factory=dict)
     """Backfill's last expected start: while it plans, jobs have none."""
@@ -99,13 +99,19 @@ def spent(spending: Spending, account: str, now: float) -> Decimal:
 def with_restored(own: Spending, saved: Spending) -> Spending:
     """Return a head's memory with the attempts of a backup.
 
-    The jobs of the backup are gone. Of an attempt that both know, the dearer amount counts, so that
-    no month's sum becomes smaller.
+    The jobs of the backup are gone. Of an attempt that both know, the end that the head saw counts,
+    and otherwise the dearer amount. A young cluster may have given a number of the backup's to
+    another job: then both attempts count.
     """
-    attempts = dict(saved.attempts)
-    for key, item in own.attempts.items():
-        known = attempts.get(key, item)
-        attempts[key] = known if known.usd > item.usd else item
+    attempts = dict(own.attempts)
+    for key, item in saved.attempts.items():
+        known = attempts.get(key)
+        if known is None:
+            attempts[key] = item
+        elif known.began_at != item.began_at:
+            attempts[f"{key}@{item.began_at:.0f}"] = replace(item, ended=True)
+        elif not known.ended and item.usd > known.usd:
+            attempts[key] = item
     return replace(own, attempts=attempts)
 
 
@@ -179,10 +185,13 @@ def _with_ends(
     records = {job.id: job for job in queue}
     result = {}
     for key, item in attempts.items():
+        if item.ended:
+            result[key] = item
+            continue
         number, _, restarts = key.partition(".")
         job = records.get(int(number))
         still_runs = job is not None and job.running and job.restarts == int(restarts)
-        if not item.ended and not still_runs:
+        if not still_runs:
             usd = item.usd  # nobody saw its end
             if job is not None:
                 ended_at = job.end_at if job.restarts == int(restarts) and job.end_at else now

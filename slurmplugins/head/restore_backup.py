@@ -45,7 +45,7 @@ OF_OLD_DATABASE: Final = ("clustername", "assoc_mgr_state", "dbd.messages", *USA
 `clustername` has the cluster's id in that database, and slurmctld refuses another one.
 """
 MARKER: Final = "restore.json"
-"""Beside the engine's files while a restore is at work."""
+"""In the restore's folder while a restore is at work."""
 START_SECONDS: Final = 3600.0
 """A newer slurmdbd converts the tables at its start."""
 POLL_SECONDS: Final = 1.0
@@ -69,17 +69,19 @@ class Checked:
 
 def begun_on(head: Head) -> BegunRestore | None:
     """Return the head's restore that is not complete, if any. Raises BackupError."""
-    marker = _marker_of(head)
-    try:
-        return backup.begun_restore(json_input.loads(marker.read_bytes()))
-    except FileNotFoundError:
-        return None
-    except (ValueError, TypeError, KeyError, AttributeError) as error:
-        raise BackupError(f"{marker} can't be read: {error}") from error
+    for marker in _markers(head):
+        try:
+            return backup.begun_restore(json_input.loads(marker.read_bytes()))
+        except FileNotFoundError:
+            continue
+        except (ValueError, TypeError, KeyError, AttributeError) as error:
+            raise BackupError(f"{marker} can't be read: {error}") from error
+    return None
 
 
-def _marker_of(head: Head) -> Path:
-    return head.folders.toolkit_state / MARKER
+def _markers(head: Head) -> tuple[Path, Path]:
+    """Return where the note is, and where an earlier version wrote it."""
+    return head.folders.restore / MARKER, head.folders.toolkit_state / MARKER
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +116,8 @@ class Restore:
                 raise BackupError(f"{'; '.join(checked.problems)}: nothing was changed")
             self._begin(manifest, checked)
             try:
-                self._keep_daemons_away()
+                for unit in (*SLURM, *TRACKING.values()):
+                    self._forbid(unit)
                 self._stop(checked)
                 self._replace(manifest, folder, checked)
                 self._start(checked)
@@ -123,7 +126,11 @@ class Restore:
                     f"the restore stopped half way, and Slurm's daemons are stopped: {error};"
                     " run it again"
                 ) from error
-            self._marker.unlink(missing_ok=True)
+            for unit in TRACKING.values():
+                self._allow(unit)
+            for marker in _markers(self.head):
+                marker.unlink(missing_ok=True)
+            self._start_tracking(checked)
             return checked
 
     @contextmanager
@@ -189,10 +196,6 @@ class Restore:
         noun = "job is" if jobs == 1 else "jobs are"
         return [f"{jobs} {noun} in the queue"] if jobs else []
 
-    @property
-    def _marker(self) -> Path:
-        return _marker_of(self.head)
-
     def _begin(self, manifest: Manifest, checked: Checked) -> None:
         """Note the backup and the first job id.
 
@@ -202,18 +205,22 @@ class Restore:
         note = backup.BegunRestore(
             checked.first_job_id, manifest.id, manifest.cluster, self.manifest_sha256
         )
-        files.write_atomically(self._marker, json.dumps(asdict(note)).encode(), mode=0o600)
+        marker, _ = _markers(self.head)
+        marker.parent.mkdir(mode=0o755, exist_ok=True)
+        files.write_atomically(marker, json.dumps(asdict(note)).encode(), mode=0o600)
 
-    def _keep_daemons_away(self) -> None:
-        """Let no daemon start on data that is half replaced.
+    def _forbid(self, unit: str) -> None:
+        """Let nobody start the daemon on data that is half replaced.
 
-        A boot starts them, and so does the playbook.
+        A boot starts the daemons, and so does the playbook. Their units look for this file.
         """
-        files.write_atomically(self._replacing, b"", mode=0o600)
+        files.write_atomically(self._fence(unit), b"", mode=0o600)
 
-    @property
-    def _replacing(self) -> Path:
-        return self.head.folders.toolkit_state / paths.RESTORE_REPLACING.name
+    def _allow(self, unit: str) -> None:
+        self._fence(unit).unlink(missing_ok=True)
+
+    def _fence(self, unit: str) -> Path:
+        return self.head.folders.restore / unit.removesuffix(".service")
 
     def _stop(self, checked: Checked) -> None:
         tracking = [TRACKING[name] for name in checked.restores if name in TRACKING]
@@ -245,11 +252,8 @@ class Restore:
         changed = f"{_FIRST_JOB.sub('', settings).rstrip()}\nFirstJobId={checked.first_job_id}\n"
         files.write_atomically(self.slurm_conf, changed.encode(), mode=0o644)
         try:
-            self._replacing.unlink(missing_ok=True)
             self._start_slurmdbd()
-            self._systemctl("start", SLURM[0])
-            self._wait_for_slurmctld()
-            self._systemctl("stop", SLURM[0])
+            self._save_job_id()
         finally:
             files.write_atomically(self.slurm_conf, settings.encode(), mode=0o644)
         self._systemctl("start", SLURM[0])
@@ -259,18 +263,40 @@ class Restore:
                 f"the next job would get the id {next_job_id}, which may have been used:"
                 f" it should be {checked.first_job_id} or more"
             )
+
+    def _start_tracking(self, checked: Checked) -> None:
         for name in checked.restores:
             if name in TRACKING:
-                self._systemctl("start", TRACKING[name])
+                try:
+                    self._systemctl("start", TRACKING[name])
+                except BackupError as error:
+                    raise BackupError(f"all is restored, but {error}") from error
 
     def _start_slurmdbd(self) -> None:
         """Start slurmdbd, and wait for its answer.
 
         It may have to convert an older database first.
         """
+        self._allow(SLURM[1])
         self._systemctl("start", SLURM[1])
         if reason := slurmdbd.wait_for_answer(self.head.runner, self.clock, START_SECONDS):
             raise BackupError(f"slurmdbd does not answer: {reason}")
+
+    def _save_job_id(self) -> None:
+        """Let slurmctld read FirstJobId and save it.
+
+        It may not start without the new job ids.
+        """
+        self._allow(SLURM[0])
+        try:
+            self._systemctl("start", SLURM[0])
+            self._wait_for_slurmctld()
+            self._systemctl("stop", SLURM[0])
+        except BackupError:
+            self._forbid(SLURM[0])
+            with suppress(BackupError):
+                self._systemctl("stop", SLURM[0])
+            raise
 
     def _wait_for_slurmctld(self) -> None:
         deadline = self.clock.monotonic() + START_SECONDS

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from slurmplugins import __version__
+from slurmplugins.config import paths
 from slurmplugins.errors import BackupError
 from slurmplugins.head import saved_folders
 from slurmplugins.model import backup
@@ -47,6 +48,7 @@ class HeadFolders:
     toolkit_state: Path = Path("/var/lib/slurm-toolkit")
     budgets: Path = Path("/srv/head/budgets")
     governor: Path = Path("/srv/head/governor")
+    restore: Path = paths.RESTORE
     tracking: Path = TRACKING
     work: Path = WORK
 

@@ -288,4 +288,6 @@ def _write_ledger(
     kept_entries = instance_ledger.without_forgotten(written_entries, engine.clock.now())
     if kept_entries != state.ledger:
         _save_state(engine, snapshot, plan, replace(state, ledger=kept_entries))
-    LedgerPass(snapshot.now, engine.clock.boot()).save(engine.state)
+    # Budgets bill an instance without an end until now.
+    if all(written_entries.get(key) == entry for key, entry in entries.items() if entry.ended_at):
+        LedgerPass(snapshot.now, engine.clock.boot()).save(engine.state)

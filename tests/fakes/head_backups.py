@@ -69,6 +69,7 @@ class HeadStage:
             toolkit_state=root / "toolkit",
             budgets=root / "budgets",
             governor=root / "governor",
+            restore=root / "restore",
             tracking=root / "mlflow/lib",
             work=root / "work",
         )

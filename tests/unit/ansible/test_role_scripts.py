@@ -201,7 +201,6 @@ def test_a_missing_python_is_named(builder, capsys, tmp_path):
 
 SENT = """
 import sys
-import time
 sys.path.insert(0, sys.argv[1])
 import ansible.module_utils.basic
 print(ansible.module_utils.basic.__file__)

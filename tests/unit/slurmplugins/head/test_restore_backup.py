@@ -15,12 +15,14 @@ from slurmplugins.budgets.memory import Override, Saved, Standing
 from slurmplugins.config import paths
 from slurmplugins.errors import BackupError
 from slurmplugins.governor import spending_file
-from slurmplugins.governor.spending import Burst, CloudAttempt, Spending
-from slurmplugins.head.restore_backup import Checked, Restore, begun_on
+from slurmplugins.governor.spending import Burst, CloudAttempt, Spending, observe
+from slurmplugins.head.restore_backup import MARKER, Checked, Restore, begun_on
 from slurmplugins.head.take_backup import HeadFolders, take
 from slurmplugins.model import backup
+from slurmplugins.system.command import CommandResult
 from tests.fakes.budgets import NOVEMBER, a_memory
 from tests.fakes.clock import FakeClock
+from tests.fakes.governor import CONFIG
 from tests.fakes.head_backups import HeadStage, Slurmctld
 
 ROLES = Path(__file__).resolve().parents[4] / "ansible/roles"
@@ -282,7 +284,7 @@ def test_another_backup_instead_has_job_ids_beyond_both(stage: Stage):
 
 def test_a_note_of_an_earlier_version_lets_a_restore_complete(stage: Stage):
     """Read it, although it does not say which backup was begun."""
-    marker = stage.new.folders.toolkit_state / "restore.json"
+    marker = stage.new.folders.toolkit_state / MARKER
     marker.write_text('{"first_job_id": 20000}')
     begun = begun_on(stage.new.head)
     assert begun == backup.BegunRestore(20_000)
@@ -380,6 +382,31 @@ def test_what_bursts_have_cost_comes_back_beside_what_this_head_knows(stage: Sta
         assert (str(path), "slurm", "slurm") in owners
 
 
+def restored_attempts(stage: Stage, own: CloudAttempt) -> dict[str, CloudAttempt]:
+    """Return a head's attempts after a restore; its own is 3.0."""
+    folder = stage.new.folders.governor
+    folder.mkdir()
+    spending_file.save(folder, Spending(attempts={"3.0": own}))
+    stage.restore().run()
+    return dict(spending_file.load(folder).attempts)
+
+
+def test_an_end_that_the_head_saw_counts_for_more_than_the_backups_worst_case(stage: Stage):
+    ended = replace(BURST, usd=Decimal(4), ended=True)
+    assert restored_attempts(stage, ended)["3.0"] == ended
+
+
+def test_two_jobs_of_one_number_both_count(stage: Stage):
+    """Add both: a young cluster gives numbers of the old one."""
+    other = replace(BURST, began_at=BURST.began_at + 3600, usd=Decimal(7))
+    attempts = restored_attempts(stage, other)
+    assert attempts["3.0"] == other
+    assert attempts[f"3.0@{BURST.began_at:.0f}"] == replace(BURST, ended=True)
+    assert observe(Spending(attempts=attempts), [], CONFIG, NOVEMBER).attempts.keys() >= {
+        key for key, item in attempts.items() if item.ended
+    }
+
+
 def test_a_head_without_a_governor_restores_and_is_restored_without_one(tmp_path, monkeypatch):
     monkeypatch.setattr("shutil.chown", lambda *_: None)
     monkeypatch.setattr(spending_file, "save", lambda *_: None)
@@ -418,46 +445,86 @@ def test_a_damaged_file_of_this_head_is_replaced_by_the_backups(stage: Stage):
     assert spending_file.load(folder).attempts == BURSTS.attempts
 
 
-class WatchedFile:
-    """The file that keeps the daemons away, looked at with each call of systemctl."""
+class Fences:
+    """The files that keep the daemons away, looked at with each call of systemctl."""
 
     def __init__(self, stage: Stage) -> None:
-        self.path = stage.new.folders.toolkit_state / paths.RESTORE_REPLACING.name
-        self.seen: list[tuple[str, str, bool]] = []
-        self.run = stage.new.runner.run
+        self.folder = stage.new.folders.restore
+        self.calls: list[tuple[str, str, bool]] = []
+        """The verb, the daemon, and whether it may not start."""
+        self.failing: tuple[str, str] = ("", "")
+        self._run = stage.new.runner.run
         stage.new.runner.run = self.look  # type: ignore[method-assign]
 
     def look(self, argv, *, timeout: float, stdin: str = ""):
         if argv[0] == "/usr/bin/systemctl":
-            self.seen.append((argv[1], argv[2], self.path.exists()))
-        return self.run(argv, timeout=timeout, stdin=stdin)
+            daemon = argv[2].removesuffix(".service")
+            self.calls.append((argv[1], daemon, (self.folder / daemon).exists()))
+            if (argv[1], daemon) == self.failing:
+                return CommandResult(1, "", "it ended at once")
+        return self._run(argv, timeout=timeout, stdin=stdin)
+
+    @property
+    def kept(self) -> set[str]:
+        return {path.name for path in self.folder.glob("*")}
 
 
-def test_from_the_stop_to_the_first_start_a_file_keeps_the_daemons_away(stage: Stage):
-    watched = WatchedFile(stage)
+ALL = {"slurmctld", "slurmdbd", "mlflow", "optuna"}
+
+
+def test_no_daemon_can_start_between_its_stop_and_its_start(stage: Stage):
+    fences = Fences(stage)
     stage.restore().run()
-    assert all(there == (verb == "stop") for verb, _, there in watched.seen[: len(STOPPED)])
-    assert not any(there for _, _, there in watched.seen[len(STOPPED) :])
-    assert len(watched.seen) == len(STOPPED) + len(STARTED)
-    assert not watched.path.exists()
+    assert {daemon for _, daemon, _ in fences.calls} == ALL
+    for daemon in ALL:
+        (stop, *others) = [call for call in fences.calls if call[1] == daemon]
+        assert stop == ("stop", daemon, True)
+        assert others
+        assert not any(is_kept for _, _, is_kept in others)
+    assert fences.kept == set()
 
 
 def test_a_restore_that_was_cut_off_keeps_the_daemons_away_until_it_is_complete(stage: Stage):
     """Start none on data that is half replaced, also at a boot."""
-    watched = WatchedFile(stage)
+    fences = Fences(stage)
     stage.cut_off()
-    assert watched.path.exists()
+    assert fences.kept == {*ALL, MARKER}
     stage.restore().run()
-    assert not watched.path.exists()
+    assert fences.kept == set()
+
+
+def test_slurmctld_can_not_start_before_it_could_save_the_new_job_ids(stage: Stage):
+    fences = Fences(stage)
+    fences.failing = ("start", "slurmctld")
+    with pytest.raises(BackupError, match="it ended at once"):
+        stage.restore().run()
+    assert fences.kept == {"slurmctld", "mlflow", "optuna", MARKER}
+    assert fences.calls[-1][:2] == ("stop", "slurmctld")
+
+
+def test_an_mlflow_that_does_not_start_leaves_no_restore_behind(stage: Stage):
+    """Take the cluster for complete: jobs run, and have records."""
+    fences = Fences(stage)
+    fences.failing = ("start", "mlflow")
+    with pytest.raises(BackupError, match=r"all is restored, but .*it ended at once"):
+        stage.restore().run()
+    assert fences.kept == set()
 
 
 @pytest.mark.parametrize(
-    "drop_in", ["slurmctld/files/after-slurmdbd.conf", "slurmdbd/files/after-mariadb.conf"]
+    ("unit", "daemon"),
+    [
+        ("slurmctld/files/after-slurmdbd.conf", "slurmctld"),
+        ("slurmdbd/files/after-mariadb.conf", "slurmdbd"),
+        ("mlflow/templates/mlflow.service.j2", "mlflow"),
+        ("optuna/templates/optuna.service.j2", "optuna"),
+    ],
 )
-def test_the_daemons_units_ask_for_the_absence_of_that_file(drop_in: str):
-    unit, _, _ = (ROLES / drop_in).read_text().partition("[Service]")
-    assert f"ConditionPathExists=!{paths.RESTORE_REPLACING}" in unit.splitlines()
-    assert HeadFolders().toolkit_state == paths.STATE == paths.RESTORE_REPLACING.parent
+def test_the_daemons_units_ask_for_the_absence_of_that_file(unit: str, daemon: str):
+    text, _, _ = (ROLES / unit).read_text().partition("[Service]")
+    text = text.replace("{{ toolkit_head_data }}", "/srv/head")
+    assert f"ConditionPathExists=!{paths.RESTORE}/{daemon}" in text.splitlines()
+    assert HeadFolders().restore == paths.RESTORE
 
 
 def test_jobs_that_were_submitted_since_a_restore_was_cut_off_refuse_it(stage: Stage):

@@ -450,6 +450,19 @@ def test_only_a_pass_that_wrote_the_ledger_says_that_it_is_up_to_date(bench: Ben
     assert doubt() == ""
 
 
+def test_a_ledger_that_lacks_an_end_is_not_up_to_date(bench: Bench):
+    up(bench, nodes=G[:2])
+    passes(bench, 60)
+    written_at = LedgerPass.load(bench.engine.state).at
+    bench.cloud.interrupt(bench.cloud.live()[0].id)
+    bench.store.broken = True
+    passes(bench, 60)
+    assert LedgerPass.load(bench.engine.state).at == written_at > 0
+    bench.store.broken = False
+    passes(bench, 30)
+    assert LedgerPass.load(bench.engine.state).at > written_at
+
+
 def test_an_ec2_that_is_not_believed_makes_the_ledger_old(bench: Bench):
     up(bench, nodes=G[:4])
     passes(bench, 15)
