@@ -158,7 +158,11 @@ def test_a_watch_over_its_use_that_fails_is_started_again_and_the_log_says_so_on
 
 HANGS = """#!/bin/bash
 trap '' TERM
+touch {hangs}
 while sleep 1; do :; done
+"""
+IDLE_ONCE_IT_HANGS = """#!/bin/bash
+[[ $* != *notebook-idle* ]] || until [[ -e {hangs} ]]; do sleep 0.1; done
 """
 
 
@@ -167,8 +171,9 @@ def test_a_notebook_whose_server_hangs_at_its_end_ends_all_the_same(node):
 
     Jupyter hung in its shutdown on 2026-11-27, once.
     """
-    _program(node / "env" / "bin" / "jupyter-server", HANGS)
-    _program(node / "env" / "bin" / "python", "#!/bin/bash\n")
+    hangs = node / "hangs"
+    _program(node / "env" / "bin" / "jupyter-server", HANGS.format(hangs=hangs))
+    _program(node / "env" / "bin" / "python", IDLE_ONCE_IT_HANGS.format(hangs=hangs))
     said = ended(node, start(node, "interactive.sbatch"), 0)
     assert "did not end within 20 s: killed" in said
     assert said.endswith("minutes: it has ended\n")
