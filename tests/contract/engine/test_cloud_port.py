@@ -146,8 +146,6 @@ def moto() -> Iterator[Callable[[str], Offered]]:
     with mock_aws(), pytest.MonkeyPatch.context() as patch:
         for key in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
             patch.setenv(key, "testing")
-        # moto works on this machine's CPUs. On a busy one a call may take a minute.
-        patch.setattr("slurmplugins.cloud.client.CALL_SECONDS", 600.0)
         client = boto3.client("ec2", region_name="us-east-1")
         describe_instances.attach(client)
         subnet = client.describe_subnets()["Subnets"][0]
