@@ -77,6 +77,12 @@ def test_the_cause_and_time_of_a_termination_are_read_once_the_instance_is_termi
     assert over == replace(READ, state=InstanceState.TERMINATED, ended_at=ENDED_AT, end_code=code)
 
 
+@pytest.mark.parametrize("name", ["stopping", "stopped"])
+def test_the_time_of_a_stop_is_read_once_the_instance_stops(name: str):
+    read = ec2_messages.instance({**DESCRIBED, "State": {"Name": name}})
+    assert (read.stopped_at, read.ended_at) == (ENDED_AT, None)
+
+
 @pytest.mark.parametrize("reason", ["", None, "Server.SpotInstanceTermination", "User (then)"])
 def test_a_termination_without_a_time_has_none(reason: str | None):
     described = {**DESCRIBED, "State": {"Name": "terminated"}, "StateTransitionReason": reason}
