@@ -133,7 +133,9 @@ def _parts(config: burst.BurstConfig, limits: BudgetsConfig, log: Log) -> Parts:
         ),
         runner=runner,
         log=log,
-        ledger_doubt=lambda now: LedgerPass.load(paths.STATE).doubt(now, SystemClock().boot()),
+        stale_ledger=lambda now: LedgerPass.load(paths.STATE).stale_reason(
+            now, SystemClock().boot()
+        ),
     )
 
 

@@ -55,7 +55,7 @@ class Parts:
     spending: HeadSpending
     runner: Runner
     log: Log
-    ledger_doubt: Callable[[float], str]
+    stale_ledger: Callable[[float], str]
     """Why instances of the ledger may have ended unnoticed; empty if they have not."""
 
     @property
@@ -99,8 +99,8 @@ def _measured(
     reconcile has looked at EC2: spot instances may have ended while the head was away. The first
     pass after it measures that time too.
     """
-    if doubt := parts.ledger_doubt(now):
-        parts.log.warning(LogEvent.BUDGET_FIGURES_STALE, message=doubt)
+    if reason := parts.stale_ledger(now):
+        parts.log.warning(LogEvent.BUDGET_FIGURES_STALE, message=reason)
         return
     try:
         yield from parts.spending.measured(memory, jobs, now)

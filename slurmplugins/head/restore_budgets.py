@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import shutil
-import tempfile
-from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING
 
 from slurmplugins.budgets import files
 from slurmplugins.budgets.memory import restored
 from slurmplugins.errors import StateError
 from slurmplugins.head import saved_folders
-from slurmplugins.system.files import locked, write_atomically
+from slurmplugins.system.files import write_atomically
 
-OWNER: Final = "slurm"
-"""The user as whom passes run."""
-MODE: Final = 0o640
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 def restore_budgets(packed: Path, folder: Path, *, same_cluster: bool) -> None:
@@ -24,15 +20,12 @@ def restore_budgets(packed: Path, folder: Path, *, same_cluster: bool) -> None:
     A damaged memory is restored as it is: passes then say so and move no limit. May be repeated.
     Raises OSError, EOFError or tarfile.TarError.
     """
-    folder.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix="restore-", dir=packed.parent) as name:
-        source = Path(name)
-        saved_folders.take_out(packed, (files.FILE, files.AUDIT), source, OWNER)
-        with locked(folder / files.LOCK):
-            _restore_memory(source, folder, same_cluster=same_cluster)
-            _restore_audit(source, folder)
-    for path in (folder, *folder.iterdir()):
-        shutil.chown(path, OWNER, OWNER)
+    with (
+        saved_folders.taken_out(packed, (files.FILE, files.AUDIT)) as source,
+        saved_folders.held(folder, files.LOCK),
+    ):
+        _restore_memory(source, folder, same_cluster=same_cluster)
+        _restore_audit(source, folder)
 
 
 def _restore_memory(source: Path, folder: Path, *, same_cluster: bool) -> None:
@@ -41,7 +34,9 @@ def _restore_memory(source: Path, folder: Path, *, same_cluster: bool) -> None:
     try:
         memory = files.load(source)
     except StateError:
-        write_atomically(folder / files.FILE, (source / files.FILE).read_bytes(), mode=MODE)
+        write_atomically(
+            folder / files.FILE, (source / files.FILE).read_bytes(), mode=saved_folders.MODE
+        )
     else:
         files.save(folder, restored(memory, same_cluster=same_cluster))
 
@@ -51,7 +46,7 @@ def _restore_audit(source: Path, folder: Path) -> None:
     if earlier.exists():
         old = earlier.read_bytes()
         new = own.read_bytes() if own.exists() else b""
-        write_atomically(own, new if new.startswith(old) else old + new, mode=MODE)
+        write_atomically(own, new if new.startswith(old) else old + new, mode=saved_folders.MODE)
 
 
 def spending_words(folder: Path) -> tuple[str, ...]:

@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import shutil
-import tempfile
-from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING
 
 from slurmplugins.errors import StateError
 from slurmplugins.governor import spending_file
 from slurmplugins.governor.spending import Spending, with_restored
 from slurmplugins.head import saved_folders
-from slurmplugins.system.files import locked, write_atomically
+from slurmplugins.system.files import write_atomically
 
-OWNER: Final = "slurm"
-"""The user as whom passes run."""
-MODE: Final = 0o640
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 def restore_governor(packed: Path, folder: Path) -> None:
@@ -24,15 +20,11 @@ def restore_governor(packed: Path, folder: Path) -> None:
     A damaged file is restored as it is: then no job bursts. A backup without the file changes
     nothing. May be repeated. Raises OSError, StateError, EOFError or tarfile.TarError.
     """
-    with tempfile.TemporaryDirectory(prefix="restore-", dir=packed.parent) as name:
-        source = Path(name)
-        if not saved_folders.take_out(packed, (spending_file.FILE,), source, OWNER):
+    with saved_folders.taken_out(packed, (spending_file.FILE,)) as source:
+        if not (source / spending_file.FILE).exists():
             return  # a head on which no pass had anything to remember
-        folder.mkdir(parents=True, exist_ok=True)
-        with locked(folder / spending_file.LOCK):
+        with saved_folders.held(folder, spending_file.LOCK):
             _restore(source, folder)
-    for path in (folder, *folder.iterdir()):
-        shutil.chown(path, OWNER, OWNER)
 
 
 def _restore(source: Path, folder: Path) -> None:
@@ -40,7 +32,7 @@ def _restore(source: Path, folder: Path) -> None:
         saved = spending_file.load(source)
     except StateError:
         content = (source / spending_file.FILE).read_bytes()
-        write_atomically(folder / spending_file.FILE, content, mode=MODE)
+        write_atomically(folder / spending_file.FILE, content, mode=saved_folders.MODE)
     else:
         spending_file.save(folder, with_restored(_own(folder), saved))
 

@@ -6,6 +6,8 @@ import gzip
 import os
 import shutil
 import tarfile
+import tempfile
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -13,8 +15,12 @@ from slurmplugins.system import files
 from slurmplugins.system.streams import LEVEL, private
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
+OWNER: Final = "slurm"
+"""The user as whom passes run."""
+MODE: Final = 0o640
+"""Of the files of passes."""
 MAX_MEMBER: Final = 64 * 1024 * 1024
 """Bytes of a file that is taken out of a tar file into memory."""
 _NO_LINK: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
@@ -66,3 +72,28 @@ def take_out(path: Path, names: Iterable[str], folder: Path, owner: str) -> tupl
                 shutil.chown(target, owner, owner)
                 written.append(member.name)
     return tuple(written)
+
+
+@contextmanager
+def taken_out(packed: Path, names: Iterable[str]) -> Iterator[Path]:
+    """Yield a folder with some files of a tar file.
+
+    Raises OSError, EOFError or tarfile.TarError.
+    """
+    with tempfile.TemporaryDirectory(prefix="restore-", dir=packed.parent) as name:
+        folder = Path(name)
+        take_out(packed, names, folder, OWNER)
+        yield folder
+
+
+@contextmanager
+def held(folder: Path, lock: str) -> Iterator[None]:
+    """Keep passes from a folder; then give its files to their user.
+
+    Raises OSError.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    with files.locked(folder / lock):
+        yield
+    for path in (folder, *folder.iterdir()):
+        shutil.chown(path, OWNER, OWNER)

@@ -20,8 +20,7 @@ if TYPE_CHECKING:
     from slurmplugins.reconciler.instance_ledger import LedgerEntry
 
 PASS_AGE: Final = 300.0
-"""Seconds. reconcile looks at EC2 every 15: without a pass, nobody knows what EC2 has or answers.
-"""
+"""Seconds. reconcile looks at EC2 every 15: without a pass, nobody knows what EC2 has."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +123,7 @@ class LedgerPass:
         with contextlib.suppress(OSError):  # the ledger then counts as old, and budgets say so
             write_atomically(state / "ledger_pass.json", value.encode(), mode=0o640)
 
-    def doubt(self, now: float, boot: str) -> str:
+    def stale_reason(self, now: float, boot: str) -> str:
         """Return why instances may have ended unnoticed.
 
         Empty if the ledger is up to date.

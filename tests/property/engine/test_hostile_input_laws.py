@@ -225,7 +225,7 @@ def test_invalid_state_files_raise_nothing(
         instance_ledger.without_forgotten(memory.ledger, START)
         memory.save(folder)
         LastPass.load(folder)
-        LedgerPass.load(folder).doubt(START, "1")
+        LedgerPass.load(folder).stale_reason(START, "1")
         waited = QueueTimes(folder / "waits.json", clock).seconds_of([7], {})
         assert waited[7] >= 0
         budget = LaunchBudget(folder, clock)

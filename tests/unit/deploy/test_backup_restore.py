@@ -62,10 +62,10 @@ class Answers:
 def restore(begun: Any, objects: Objects, *, cluster: str = "demo", instead: bool = False):
     clients: Any = SimpleNamespace(client=lambda _: None, account="123456789012")
     config: Any = SimpleNamespace(cluster=cluster, aws=SimpleNamespace(region="us-east-1"))
-    store = BackupStore(config, clients, SimpleNamespace())  # type: ignore[arg-type]
-    store.bucket = objects  # type: ignore[assignment]
+    store = BackupStore(config, clients, SimpleNamespace())  # type: ignore[arg-type]  # silent
+    store.bucket = objects  # type: ignore[assignment]  # a fake
     target: Any = SimpleNamespace(cluster="demo")
-    return Restore(target, clients, Answers(begun), store, SimpleNamespace(), instead)  # type: ignore[arg-type]
+    return Restore(target, clients, Answers(begun), store, SimpleNamespace(), instead)  # type: ignore[arg-type]  # fakes
 
 
 def test_latest_is_the_newest_backup_that_was_not_taken_before_a_restore():

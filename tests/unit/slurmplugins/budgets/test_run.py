@@ -152,8 +152,11 @@ def parts(
     )
     edges: Any = slurm
     log = Log(lines.append, FakeClock())
-    doubt = lambda now: ledger_pass.doubt(now, "now")  # noqa: E731 - a part
-    return Parts(config, edges, edges, spending, SystemRunner(), log, doubt), lines
+
+    def stale_ledger(now: float) -> str:
+        return ledger_pass.stale_reason(now, "now")
+
+    return Parts(config, edges, edges, spending, SystemRunner(), log, stale_ledger), lines
 
 
 def a_pass(folder: Path, slurm: FakeSlurm, config: BudgetsConfig | None = None, **more: Any):
@@ -344,8 +347,8 @@ def test_nothing_is_measured_before_reconcile_has_looked_at_ec2(
     made, events = a_pass(tmp_path, FakeSlurm(a_job()), ledger_pass=ledger_pass)
     assert made.figures[0].spent == 1
     assert files.load(tmp_path).measured_until == NOW - 200
-    (told,) = [item for item in events if item["event"] == "budget_figures_stale"]
-    assert told["message"] == f"reconcile has not looked at EC2 {reason}"
+    (stale,) = [item for item in events if item["event"] == "budget_figures_stale"]
+    assert stale["message"] == f"reconcile has not looked at EC2 {reason}"
     made, _ = a_pass(tmp_path, FakeSlurm(a_job()))
     assert made.figures[0].spent > 1, "the next pass measures that time too"
     assert files.load(tmp_path).measured_until == NOW

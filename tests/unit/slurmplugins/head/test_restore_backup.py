@@ -454,7 +454,7 @@ class Fences:
         """The verb, the daemon, and whether it may not start."""
         self.failing: tuple[str, str] = ("", "")
         self._run = stage.new.runner.run
-        stage.new.runner.run = self.look  # type: ignore[method-assign]
+        stage.new.runner.run = self.look  # type: ignore[method-assign]  # a spy
 
     def look(self, argv, *, timeout: float, stdin: str = ""):
         if argv[0] == "/usr/bin/systemctl":

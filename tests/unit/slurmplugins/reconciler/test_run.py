@@ -434,20 +434,21 @@ def test_a_pass_that_could_not_look_says_so(bench: Bench):
 
 
 def test_only_a_pass_that_wrote_the_ledger_says_that_it_is_up_to_date(bench: Bench):
-    def doubt() -> str:
-        return LedgerPass.load(bench.engine.state).doubt(bench.clock.now(), bench.clock.boot())
+    def reason() -> str:
+        ledger_pass = LedgerPass.load(bench.engine.state)
+        return ledger_pass.stale_reason(bench.clock.now(), bench.clock.boot())
 
-    assert doubt() == "reconcile has not looked at EC2 since the head's start"
+    assert reason() == "reconcile has not looked at EC2 since the head's start"
     run_pass(bench.engine)
-    assert doubt() == ""
+    assert reason() == ""
     bench.clock.advance(301)
     bench.slurm.unreachable = True
     with pytest.raises(SlurmUnreachable):
         run_pass(bench.engine)
-    assert doubt() == "reconcile has not looked at EC2 for 301 s"
+    assert reason() == "reconcile has not looked at EC2 for 301 s"
     bench.slurm.unreachable = False
     run_pass(bench.engine)
-    assert doubt() == ""
+    assert reason() == ""
 
 
 def test_a_ledger_that_lacks_an_end_is_not_up_to_date(bench: Bench):
