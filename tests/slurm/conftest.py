@@ -13,6 +13,7 @@ import io
 import json
 import os
 import shlex
+import signal
 import socket
 import subprocess
 import sys
@@ -143,9 +144,12 @@ class Cluster:
         )
         while True:
             done = self._enter(argv, timeout)
-            # `scontrol show job --json` exits 0 without an answer.
-            is_unreached = is_repeatable and UNREACHED in done.stdout + done.stderr
-            if not is_unreached or time.monotonic() > deadline:
+            # `scontrol show job --json` exits 0 without an answer. SIGPIPE ends it if slurmctld
+            # closes the connection first.
+            is_unreached = (
+                UNREACHED in done.stdout + done.stderr or done.returncode == -signal.SIGPIPE
+            )
+            if not (is_repeatable and is_unreached) or time.monotonic() > deadline:
                 break
             time.sleep(1)
         if done.returncode:
