@@ -221,7 +221,9 @@ def checkpoints(
     *table, last = done.stdout.splitlines()
     found: dict[str, Any] = json.loads(last)
     say(f"\nA checkpoint of {found['mib']} MiB on one rank: medians of {found['rounds']} rounds\n")
-    say("Seconds; ratios to bare dcp.save, which fsyncs as ours does, and to bare dcp.load;")
+    say(f"The state is on: {found['device']}.")
+    say("Seconds; ratios to bare dcp.save, which fsyncs as ours does, to bare dcp.load, and of")
+    say("stalls to dcp.async_save with a stager that keeps its memory;")
     say("what hashes add is a part of the row without them.\n")
     say("\n".join(table))
     return found

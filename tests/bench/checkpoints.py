@@ -1,6 +1,7 @@
-"""Benchmark of saving and loading against bare dcp.save and dcp.load.
+"""Benchmark of saving and loading against bare dcp.save, dcp.async_save and dcp.load.
 
-It runs on one rank and one disk, and prints a table and one line of JSON.
+It runs on one rank and one disk, and prints a table and one line of JSON. The model is on the GPU
+if there is one. Then one more row has the bound of a copy: to memory that was pinned before.
 
 python -m tests.bench.checkpoints FOLDER [MIB] [ROUNDS]
 
@@ -25,9 +26,11 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
+import torch
 import xxhash
 
 from toolkit.training.checkpoint import hashes as file_hashes
+from toolkit.training.distributed.process_group import device as device_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -62,16 +65,15 @@ def resident_mib() -> float:
     return next(int(line.split()[1]) for line in lines if line.startswith("RssAnon")) / 1024
 
 
-def state(mib: int) -> Any:
+def state(mib: int, device: torch.device) -> Any:
     """Make a model of so many MiB.
 
     Its tensors have 64 MiB each, as weights of 4096 x 4096 have.
     """
-    import torch
-
     torch.manual_seed(0)
+    shape = (4096, 4096)
     return torch.nn.ParameterDict(
-        {f"w{i}": torch.nn.Parameter(torch.randn(4096, 4096)) for i in range(mib // 64)}
+        {f"w{i}": torch.nn.Parameter(torch.randn(shape, device=device)) for i in range(mib // 64)}
     )
 
 
@@ -94,12 +96,20 @@ class Bench:
     def __init__(self, root: Path, mib: int) -> None:
         self.root, self.mib = root, mib
         self.plain, self.ours = root / "plain", root / "ours"
-        self.parts, self.into = {"model": state(mib)}, {"model": state(mib)}
+        self.device = device_of(local_rank=0)
+        self.on_gpu = self.device.type == "cuda"
+        self.parts = {"model": state(mib, self.device)}
+        self.into = {"model": state(mib, self.device)}
         self.rows: dict[str, Row] = {}
         self.memory: dict[str, float] = {}  # MiB that stay in use, by the kind of copy
 
     def row(self, name: str, work: Callable[[], object]) -> None:
-        self.rows.setdefault(name, Row()).time(work)
+        def done() -> None:
+            work()
+            if self.on_gpu:
+                torch.cuda.synchronize()
+
+        self.rows.setdefault(name, Row()).time(done)
 
     def checkpoints(self, **options: Any) -> Any:
         from toolkit.training.checkpoint.checkpointer import Checkpointer
@@ -171,6 +181,9 @@ class Bench:
         local = ViaLocalDisk(DcpCodec(), self.root / "local", Solo())
         self.in_background("by local disk", local, rounds)
         self.in_background("in memory", DcpCodec(), rounds)
+        self.in_torchs_background(rounds)
+        if self.on_gpu:
+            self.copies(rounds)
 
     def in_background(self, name: str, codec: Codec, rounds: int) -> None:
         self.clear()
@@ -183,6 +196,53 @@ class Bench:
             )
             self.row(f"from {name} to committed", behind.wait_for_save)
         self.memory[name] = resident_mib() - before
+
+    def in_torchs_background(self, rounds: int) -> None:
+        """Measure the peer: dcp.async_save, whose stager keeps its memory as ours does.
+
+        Its memory is pinned on a GPU. torch's default stager makes new memory for each save.
+        """
+        import torch.distributed.checkpoint as dcp
+        from torch.distributed.checkpoint.staging import DefaultStager, StagingOptions
+        from torch.distributed.checkpoint.state_dict import get_model_state_dict
+
+        self.clear()
+        before = resident_mib()
+        gpu = self.on_gpu
+        stager = DefaultStager(
+            StagingOptions(
+                use_pinned_memory=gpu,
+                use_shared_memory=False,
+                use_async_staging=False,
+                use_non_blocking_copy=gpu,
+            )
+        )
+        futures: list[Any] = []
+
+        def start() -> None:
+            model = get_model_state_dict(self.parts["model"])
+            plain = {name: weight.detach() for name, weight in model.items()}  # for torch 2.11
+            writer = dcp.FileSystemWriter(self.plain)
+            saved = dcp.async_save({"model": plain}, storage_writer=writer, async_stager=stager)
+            futures.append(saved)
+
+        for step in range(rounds + 1):
+            self.row(f"stall, dcp.async_save{', the first' if step == 0 else ''}", start)
+            self.row("from dcp.async_save to written", futures[-1].result)
+        self.memory["by dcp.async_save"] = resident_mib() - before
+        stager.close()
+
+    def copies(self, rounds: int) -> None:
+        """Measure the bound of a copy: to memory that was pinned before."""
+        weights = [weight.detach() for weight in self.parts["model"].values()]
+        pinned = [torch.empty_like(weight, device="cpu", pin_memory=True) for weight in weights]
+
+        def copy() -> None:
+            for source, target in zip(weights, pinned, strict=True):
+                target.copy_(source, non_blocking=True)
+
+        for _ in range(rounds):
+            self.row("bound of a copy to pinned memory", copy)
 
     def hashes(self) -> None:
         """Measure each hash algorithm on one core."""
@@ -229,6 +289,8 @@ AGAINST = {
     "save, and read back": "dcp.save",
     "load, verified": "dcp.load",
     "load, without hashes": "dcp.load",
+    "stall, copied in memory": "stall, dcp.async_save",
+    "stall, copied in memory, the first": "stall, dcp.async_save, the first",
 }
 OVERHEADS = {
     "hashes of a save": ("save", "save, without hashes"),
@@ -254,6 +316,10 @@ def report(rows: dict[str, Row]) -> dict[str, dict[str, float]]:
     return found
 
 
+def name_of(device: torch.device) -> str:
+    return torch.cuda.get_device_name(device) if device.type == "cuda" else "cpu"
+
+
 def main() -> None:
     warnings.filterwarnings("ignore", message="torch.distributed is disabled")
     root = Path(sys.argv[1]) / "checkpoints-bench"
@@ -277,7 +343,11 @@ def main() -> None:
         sys.stdout.write(f"memory that copies take {kind}: {taken:.0f} MiB\n")
     rounded = {name: {k: round(v, 3) for k, v in row.items()} for name, row in found.items()}
     sys.stdout.write(
-        json.dumps({"mib": mib, "rounds": rounds, "load": load, "memory": bench.memory} | rounded)
+        json.dumps(
+            {"mib": mib, "rounds": rounds, "device": name_of(bench.device), "load": load}
+            | {"memory": bench.memory}
+            | rounded
+        )
         + "\n"
     )
 

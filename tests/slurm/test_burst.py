@@ -26,6 +26,9 @@ pytestmark = [pytest.mark.machines, pytest.mark.timeout(2400, func_only=True)]
 SIZES = (6, 4, 2, 1, 1, 1, 1, 1, 1, 1, 1)  # nodes of each job: twenty together
 GATE = "/shared/home/ada/gate"  # the jobs work until it exists, however slow the test host is
 WORK = f"until [[ -e {GATE} ]]; do sleep 1; done"
+# A local instance has no cgroups, so the srun of an attempt that lost a node would outlive the
+# attempt. After a minute it would kill the step of the same number, which is the next attempt's.
+STEP = f"srun --kill-on-bad-exit=1 bash -c '{WORK}' & trap 'kill -9 $!' TERM; wait $!"
 # Free spot instances by type. EC2 gives the rest of the twenty elsewhere, in the same resume.
 SPOT_LEFT = {"c7i.large": 7, "m7i.large": 6}
 SPOT = sum(SPOT_LEFT.values())
@@ -100,7 +103,6 @@ def test_twenty_nodes_start_although_spot_capacity_runs_out_and_slurmctld_restar
     cluster, burst, spot_runs_out
 ):
     for size in SIZES:
-        command_option = f"--wrap=srun --kill-on-bad-exit=1 bash -c '{WORK}'"
         burst.append(
             cluster.as_user(
                 *("sbatch", "--parsable", "--chdir=/shared/home/ada", "--partition=batch"),
@@ -109,7 +111,7 @@ def test_twenty_nodes_start_although_spot_capacity_runs_out_and_slurmctld_restar
                     "--ntasks-per-node=1",
                     "--exclusive",
                     "--requeue",
-                    command_option,
+                    f"--wrap={STEP}",
                 ),
             ).strip()
         )
