@@ -23,29 +23,31 @@ class Staging:
     def copy(self, tree: Any) -> Any:
         """Return a copy of the tree as it is now.
 
-        It overwrites the copy before, whose save must be over. Raises torch.cuda.CudaError or
-        MemoryError if there is no memory for it.
+        It overwrites the copy before, whose save must be over. Raises OSError if there is no memory
+        for it.
         """
-        import torch
-
-        new_shards = list(_shards_without_memory(tree, self._previous))
-        pinned_shards = iter(pinned_memory.empty_like(new_shards) if new_shards else ())
-        self._previous = _copy_tree(tree, self._previous, pinned_shards)
-        if torch.cuda.is_available():
-            torch.cuda.synchronize()  # waits for the copies that were begun above
+        gpu_shards = list(_gpu_shards(tree, self._previous))
+        new_shards = [shard for shard, has_memory in gpu_shards if not has_memory]
+        pinned_shards = iter(pinned_memory.empty_like(new_shards))
+        try:
+            self._previous = _copy_tree(tree, self._previous, pinned_shards)
+        finally:
+            # Waits for the copies that were begun, also before their memory is freed.
+            for device in {shard.device for shard, _ in gpu_shards}:
+                _synchronize(device)
         return self._previous
 
 
-def _shards_without_memory(value: Any, previous: Any) -> Iterator[Any]:
-    """Yield the GPU's shards that have no memory, in order."""
+def _gpu_shards(value: Any, previous: Any) -> Iterator[tuple[Any, bool]]:
+    """Yield each shard of a GPU, and whether it has memory already."""
     import torch
 
     if isinstance(value, torch.Tensor):
         detached = value.detach()
-        if detached.is_cuda and _is_ordinary(detached) and not _same_layout(detached, previous):
-            yield _local_shard(detached)
+        if _is_ordinary(detached) and _is_on_gpu(detached):
+            yield _local_shard(detached), _same_layout(detached, previous)
     for item, previous_item in _children(value, previous):
-        yield from _shards_without_memory(item, previous_item)
+        yield from _gpu_shards(item, previous_item)
 
 
 def _copy_tree(value: Any, previous: Any, pinned_shards: Iterator[Any]) -> Any:
@@ -74,27 +76,44 @@ def _children(value: Any, previous: Any) -> Iterator[tuple[Any, Any]]:
 
 
 def _copy_tensor(value: Any, previous: Any, pinned_shards: Iterator[Any]) -> Any:
-    import torch
-
     if not _is_ordinary(value):
         return value.to("cpu", copy=True)
+    on_gpu = _is_on_gpu(value)
     if not _same_layout(value, previous):
-        previous = torch.empty_like(value, device="cpu")
-        if value.is_cuda:
-            previous = _with_shard(previous, next(pinned_shards))
-    _local_shard(previous).copy_(_local_shard(value), non_blocking=True)
+        previous = _with_shard(value, next(pinned_shards)) if on_gpu else _empty_on_cpu(value)
+    _local_shard(previous).copy_(_local_shard(value), non_blocking=on_gpu)
     return previous
 
 
 def _is_ordinary(value: Any) -> bool:
-    """Return whether a tensor is only bytes, a shape and a dtype.
+    """Return whether a shard is only bytes, a shape and a dtype.
 
-    A sparse or a quantized tensor is more.
+    Others have a copy of their own kind, in new memory.
     """
     import torch
 
-    is_known = type(value) is torch.Tensor or hasattr(value, "to_local")
-    return is_known and value.layout == torch.strided
+    shard = _local_shard(value)
+    return (
+        type(shard) is torch.Tensor
+        and shard.layout == torch.strided
+        and not (shard.is_quantized or shard.is_nested or shard.is_conj() or shard.is_neg())
+    )
+
+
+def _is_on_gpu(value: Any) -> bool:
+    return bool(value.is_cuda)
+
+
+def _synchronize(device: Any) -> None:
+    import torch
+
+    torch.cuda.synchronize(device)
+
+
+def _empty_on_cpu(value: Any) -> Any:
+    import torch
+
+    return torch.empty_like(value, device="cpu")
 
 
 def _same_layout(value: Any, previous: Any) -> bool:
@@ -112,9 +131,10 @@ def _local_shard(tensor: Any) -> Any:
     return tensor.to_local() if hasattr(tensor, "to_local") else tensor
 
 
-def _with_shard(tensor: Any, shard: Any) -> Any:
-    """Return the tensor with this local shard; an ordinary tensor is one."""
-    if not hasattr(tensor, "to_local"):
+def _with_shard(value: Any, shard: Any) -> Any:
+    """Return the shard as the tensor is: alone or in a DTensor."""
+    if not hasattr(value, "to_local"):
         return shard
-    tensor._local_tensor = shard  # noqa: SLF001  # as torch does in _create_cpu_state_dict
-    return tensor
+    copied = _empty_on_cpu(value)
+    copied._local_tensor = shard  # noqa: SLF001  # as torch does in _create_cpu_state_dict
+    return copied
