@@ -100,7 +100,8 @@ def test_all_tasks_of_an_array_complete_in_the_cloud(cluster, array):
     tasks = cluster.jobs(array)
     assert [task["partition"] for task in tasks] == ["batch", "batch"]
     for task in tasks:
-        until("the end of its burst", lambda job=str(task["job_id"]): ended_bursts(cluster, job))
+        job = str(task["job_id"])
+        (_,) = until("the end of its burst", lambda job=job: ended_bursts(cluster, job))
 
 
 CONDITIONS = {

@@ -24,9 +24,7 @@ def empty_like(tensors: Sequence[Any]) -> list[Any]:
     and a forked process does not have it. Raises OSError if there is no memory.
     """
     *offsets, size = _offsets(tensors)
-    memory = _pages(size) if size else None
-    if memory is not None:
-        _lock(memory)
+    memory = _locked_pages(size) if size else None
     return [_view(memory, offset, like) for like, offset in zip(tensors, offsets, strict=True)]
 
 
@@ -47,8 +45,8 @@ def _offsets(tensors: Sequence[Any]) -> Iterator[int]:
     yield offset
 
 
-def _pages(size: int) -> Any:
-    """Return a numpy array in pages of its own.
+def _locked_pages(size: int) -> Any:
+    """Return a numpy array in locked pages of its own.
 
     Linux copies locked pages into each forked process at once (copy_present_pte in mm/memory.c),
     and a DataLoader's workers are such processes. So they get none of these.
@@ -59,7 +57,9 @@ def _pages(size: int) -> Any:
     pages.madvise(mmap.MADV_DONTFORK)
     with suppress(OSError):  # a kernel without huge pages
         pages.madvise(mmap.MADV_HUGEPAGE)
-    return np.frombuffer(pages, dtype=np.uint8)
+    memory = np.frombuffer(pages, dtype=np.uint8)
+    _lock(memory)
+    return memory
 
 
 def _view(memory: Any, offset: int, like: Any) -> Any:
