@@ -154,7 +154,8 @@ class Cluster:
             time.sleep(1)
         if done.returncode:
             raise HeadCommandFailed(
-                f"{shlex.join(argv)[:200]}: exit code {done.returncode}: {done.stderr[-2000:]}",
+                f"{shlex.join(argv)[:200]}: exit code {done.returncode}: "
+                f"{(done.stderr or done.stdout)[-2000:]}",  # Ansible writes its errors to stdout
                 returncode=done.returncode,
                 stdout=done.stdout,
                 stderr=done.stderr,

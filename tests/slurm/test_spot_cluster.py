@@ -16,6 +16,7 @@ import pytest
 from tests.slurm.conftest import TOOLKIT
 from tests.slurm.instances import LIVE, instances_of_pool
 from tests.slurm.waiting import PATIENCE, until
+from toolkit.errors import HeadCommandFailed
 
 pytestmark = [pytest.mark.machines, pytest.mark.timeout(2400, func_only=True)]
 SMOKE = "/shared/jobscripts/smoke.sbatch"
@@ -23,7 +24,7 @@ log = logging.getLogger(__name__)
 PLAYBOOK = ["ansible-playbook", "-i", "inventory.yml", "-e", "@../rendered/vars.json"]
 
 
-def play(cluster, book):
+def play(cluster, book, *options):
     return cluster.run(
         "env",
         "-C",
@@ -31,6 +32,7 @@ def play(cluster, book):
         "PYTHONPATH=python",
         *PLAYBOOK,
         book,
+        *options,
         timeout=PATIENCE,
     )
 
@@ -57,7 +59,18 @@ def test_second_playbook_run_changes_nothing(cluster):
 
 
 def test_the_cluster_passes_the_verify_playbook(cluster):
-    assert "failed=0" in play(cluster, "verify.yml")
+    with cluster.undisturbed("services"):
+        assert "failed=0" in play(cluster, "verify.yml")
+
+
+def test_the_verify_playbook_fails_if_a_timer_is_stopped(cluster):
+    with cluster.undisturbed("services"):
+        cluster.run("systemctl", "stop", "slurm-budget.timer")
+        try:
+            with pytest.raises(HeadCommandFailed, match="Ask systemd about the services"):
+                play(cluster, "verify.yml", "-e", "verify_retries=1")
+        finally:
+            cluster.run("systemctl", "start", "slurm-budget.timer")
 
 
 def test_sbatch_refuses_an_impossible_request_with_a_reason(cluster):

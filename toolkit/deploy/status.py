@@ -281,7 +281,7 @@ def _services(config: ClusterConfig, head: Head) -> dict[str, str]:
     try:
         states = head.run(["systemctl", "is-active", *units])
     except HeadCommandFailed as error:
-        # Exit code 3: at least one is not active; the states are on standard output all the same.
+        # Exit code 3: none is active. The states are on standard output all the same.
         states = error.stdout
         if len(states.split()) != len(units):
             raise
