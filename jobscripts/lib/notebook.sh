@@ -8,7 +8,7 @@ notebook() {
     "add jupyterlab to training.requirements in cluster.yaml, or set TOOLKIT_ENV"
   _token
   echo "[toolkit] the notebook is at $MASTER_ADDR:$MASTER_PORT; on your computer, do two things:"
-  echo "[toolkit]   1. run: toolkit login     (or forward $MASTER_ADDR:$MASTER_PORT in another way)"
+  echo "[toolkit]   1. run: ssh -L $MASTER_PORT:$MASTER_ADDR:$MASTER_PORT ${SLURM_CLUSTER_NAME:-CLUSTER}"
   echo "[toolkit]   2. open http://localhost:$MASTER_PORT; the token is in $TOOLKIT_RUN_DIR/token"
   echo "[toolkit] the notebook ends after $((idle / 60)) idle minutes"
   "$program" --no-browser --ip="$MASTER_ADDR" --port="$MASTER_PORT" --ServerApp.port_retries=0 &

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 _GIB = 1 << 30
 _GB = 10**9
-DISK_NEEDED = 12 * _GB  # Python packages, base, two images, a few machines; README says so
+DISK_NEEDED = 16 * _GB  # Python packages with CUDA, base, two images; README says so
 DISK_NEEDED_AGAIN = 4 * _GB  # where the packages and the base are there
 MEMORY_NEEDED = 3 * _GIB
 _KEYRING = Path("/usr/share/keyrings/debian-archive-keyring.gpg")

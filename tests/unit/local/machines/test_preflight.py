@@ -131,13 +131,13 @@ def test_less_disk_space_is_required_if_the_base_image_exists(ready, tmp_path, m
 
 
 def test_the_preflight_command_prints_problems_of_the_host(monkeypatch, capsys):
-    problems = [preflight.Problem("12 GB free at /", "3.0 GB", "free some")]
+    problems = [preflight.Problem("16 GB free at /", "3.0 GB", "free some")]
     monkeypatch.setattr(
         preflight, "check", lambda _layout, *, port: problems if port == 4566 else []
     )
     monkeypatch.setattr(entry.sys, "argv", ["machines", "4566"])
     assert entry.main() == 1
-    assert capsys.readouterr().err == "12 GB free at /: 3.0 GB; free some\n"
+    assert capsys.readouterr().err == "16 GB free at /: 3.0 GB; free some\n"
     limitations = [preflight.Problem("security groups", "no nft", "install it")]
     monkeypatch.setattr(preflight, "limitations", lambda _layout: limitations)
     monkeypatch.setattr(entry.sys, "argv", ["machines", "4577"])
