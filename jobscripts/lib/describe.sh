@@ -20,4 +20,8 @@ if [[ -d /sys/class/infiniband && $locked != unlimited ]]; then
   echo "EFA needs unlimited locked memory; slurm.conf needs PropagateResourceLimitsExcept=MEMLOCK" >&2
   exit 1
 fi
-df -h --output=target,size,avail /shared 2>/dev/null | tail -n 1 || echo "/shared is not mounted"
+if mountpoint --quiet /shared; then
+  df -h --output=target,size,avail /shared | tail -n 1
+else
+  echo "/shared is not mounted"
+fi

@@ -214,14 +214,18 @@ class Cluster:
     def jobs(self, number: str) -> list[dict]:
         """Return slurmctld's records of a job.
 
-        slurmctld forgets a job five minutes after its end; then the list is empty.
+        slurmctld forgets a job five minutes after its end; then the list is empty. With --json the
+        same is said by a scontrol that slurmctld does not answer. Without it, the words differ.
         """
+        show = ("scontrol", "show", "job", number)
         try:
-            return json.loads(self.run("scontrol", "show", "job", number, "--json"))["jobs"]
+            while not (records := json.loads(self.run(*show, "--json"))["jobs"]):
+                self.run(*show)
         except HeadCommandFailed as failed:
             if "Invalid job id" in failed.stdout + failed.stderr:
                 return []
             raise
+        return records
 
     def demo(self) -> Demo:
         display = PhaseDisplay(Console(file=io.StringIO(), width=200))

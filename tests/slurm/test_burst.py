@@ -45,7 +45,9 @@ def ids(items: list[dict]) -> set[str]:
 
 
 def jobs(cluster, numbers: list[str]) -> dict[str, dict]:
-    records = json.loads(cluster.run("scontrol", "show", "jobs", "--json"))["jobs"]
+    """Return the records of jobs that slurmctld knows."""
+    show = ("scontrol", "show", "jobs", "--json")
+    records = until("slurmctld's answer", lambda: json.loads(cluster.run(*show))["jobs"])
     return {str(job["job_id"]): job for job in records if str(job["job_id"]) in numbers}
 
 
@@ -137,6 +139,7 @@ def test_every_job_completes_after_a_quarter_of_the_instances_is_interrupted(clu
         for number, job in jobs(cluster, burst).items()
         if nodes & {str(node) for node in hostlist.expand(job["nodes"])}
     ]
+    assert affected_jobs
     # At once: a job that loses one instance gives the others back.
     with ThreadPoolExecutor(len(interrupted)) as pool:
         list(pool.map(interrupt, sorted(ids(interrupted))))

@@ -108,8 +108,14 @@ def test_a_user_who_leaves_keeps_her_jobs_and_submits_no_others(cluster, departu
     passwd = ("local", "console", node, "getent", "passwd", "zoe")
     until("the node's lock", lambda: "nologin" in toolkit(*passwd).stdout)
     as_zoe = ("local", "console", node, "runuser", "-u", "zoe", "--")
-    submission = toolkit(*as_zoe, *SUBMIT, "--wrap=true", may_fail=True)
-    assert submission.returncode != 0, submission
+
+    def refusal() -> str | None:
+        submission = toolkit(*as_zoe, *SUBMIT, "--wrap=true", may_fail=True)
+        assert submission.returncode != 0, submission
+        said = submission.stdout + submission.stderr
+        return None if UNREACHED in said else said
+
+    assert "limit" in until("slurmctld's answer", refusal)
     assert cluster.job(departure.job)["job_state"] == ["RUNNING"]
 
 

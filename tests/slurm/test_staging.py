@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 
@@ -23,7 +24,7 @@ def test_one_command_brings_data_in_and_results_home(cluster):
     cluster.as_user("sh", "-c", 'mkdir -p "$1" && echo digits >"$1/words"', "sh", f"{HOME}/staged")
     script = cluster.write(f"{HOME}/staged.sbatch", SCRIPT)
     stages = ("--stage-in", f"staged={HOME}/staged", "--stage-out", f"{HOME}/brought")
-    words = ("--racks=rack", "--cloud=batch", "--partition=batch", f"--chdir={HOME}", script)
+    words = ("--racks=rack", "--cloud=batch", "--partition=batch", Path(script).name)
     answer = cluster.toolkit("submit", "--json", "--user=ada", *stages, *words).stdout
     chain = json.loads(answer)["chain"]
     assert [item["role"] for item in chain] == ["stage-in", "job", "put-run", "get"]

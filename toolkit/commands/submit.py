@@ -11,7 +11,14 @@ from typing import TYPE_CHECKING
 
 import click
 
-from toolkit.commands.options import config_option, dry_run_option, json_option, load
+from toolkit.commands.options import (
+    CONFIG_VARIABLE,
+    config_option,
+    dry_run_option,
+    json_option,
+    load,
+)
+from toolkit.local.options import STATE_VARIABLE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -24,6 +31,8 @@ if TYPE_CHECKING:
     from toolkit.submit.plan import Plan
     from toolkit.submit.slurm_client import SlurmClient
     from toolkit.submit.staging import ChainedJob, Staging
+
+_OF_THE_CLI = frozenset({CONFIG_VARIABLE, STATE_VARIABLE})
 
 
 def _seconds(_ctx: click.Context, _param: click.Parameter, text: str | None) -> int | None:
@@ -332,7 +341,20 @@ def _environment(user: str | None) -> dict[str, str]:
 
     On the head it is not this shell's.
     """
-    return {} if user else dict(os.environ)
+    if user is None:
+        return dict(os.environ)
+    unsent = sorted(
+        name
+        for name in os.environ
+        if name.startswith(("SBATCH_", "TOOLKIT_")) and name not in _OF_THE_CLI
+    )
+    if unsent:
+        click.echo(
+            f"warning: the job does not get {', '.join(unsent)}: with --user no variable of this"
+            " shell reaches it; submit it by sbatch on the cluster for that",
+            err=True,
+        )
+    return {}
 
 
 @contextmanager

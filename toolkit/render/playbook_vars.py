@@ -40,6 +40,7 @@ def site_vars(config: ClusterConfig, facts: StackFacts) -> str:
             "toolkit_head_address": str(config.network.head_address),
             "toolkit_shared_source": facts.shared_source,
             "toolkit_head_volume": facts.head_volume,
+            "toolkit_head_data_gib": config.head.data_gib,
             "toolkit_backup_bucket": facts.backup_bucket,
             "toolkit_backups_enabled": config.backups.enabled,
             "toolkit_backup_seconds": config.backups.period,

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from toolkit.errors import HeadCommandFailed
-from toolkit.head_runner import TRAINING_PROGRAM
+from toolkit.head_runner import TRAINING_PROGRAM, user_words
 from toolkit.runs.errors import RunsError, SweepNotFound, TrackingAway
 from toolkit.runs.queries import TIMEOUT
 
@@ -68,16 +68,11 @@ def sweep_status(
     return dict(status)
 
 
-def start_command(start: SweepStart, home: str) -> tuple[str, ...]:
-    """Return the call that starts a sweep.
-
-    Its environment is plain: none of root's variables get into the job.
-    """
+def start_command(start: SweepStart, as_user: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the call that starts a sweep, with the user's words first."""
     limit = f"%{start.at_once}" if start.at_once else ""
     return (
-        *("runuser", "-u", start.user, "--", "env", "-i", f"--chdir={home}"),
-        *("PATH=/usr/local/bin:/usr/bin:/bin", f"HOME={home}", f"USER={start.user}"),
-        f"TOOLKIT_SWEEP={start.name}",
+        *(*as_user, f"TOOLKIT_SWEEP={start.name}"),
         *("sbatch", "--parsable", f"--array=0-{start.trials - 1}{limit}"),
         f"--job-name={start.name}",
         *start.options,
@@ -88,12 +83,9 @@ def start_command(start: SweepStart, home: str) -> tuple[str, ...]:
 def submit_sweep(runner: Runner, start: SweepStart, *, dry_run: bool) -> StartedSweep:
     """Submit the array.
 
-    Raises HeadCommandFailed with sbatch's message if it refuses.
+    Raises HeadCommandFailed with sbatch's message if it refuses, and UnknownUserError.
     """
-    entry = runner.run(["getent", "passwd", start.user]).strip().split(":")
-    if len(entry) < len(("name", "password", "uid", "gid", "gecos", "home")):
-        raise RunsError(f"{start.user} is no user of the cluster")
-    argv = start_command(start, entry[5])
+    argv = start_command(start, user_words(runner, start.user))
     if dry_run:
         return StartedSweep(argv, "")
     return StartedSweep(argv, runner.run(list(argv)).strip().partition(";")[0])

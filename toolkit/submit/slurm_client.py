@@ -5,10 +5,11 @@ from __future__ import annotations
 import hashlib
 import json
 import subprocess
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from toolkit.errors import HeadCommandFailed, ToolkitError
-from toolkit.head_runner import TRAINING_PROGRAM
+from toolkit.head_runner import TRAINING_PROGRAM, user_words
 from toolkit.submit.errors import SlurmRefused
 from toolkit.training.run_folder.stop_forecast import MeasuredForecast
 
@@ -37,14 +38,18 @@ class LocalRunner:
 
 
 class UserRunner:
-    """Runs commands on the head node as one of its users."""
+    """Runs commands on the head node as one of its users, in her home."""
 
     def __init__(self, runner: Runner, user: str) -> None:
         self._runner, self._user = runner, user
 
+    @cached_property
+    def _as_user(self) -> tuple[str, ...]:
+        return user_words(self._runner, self._user)
+
     def run(self, argv: Sequence[str], *, timeout: float = TIMEOUT) -> str:
         try:
-            return self._runner.run(["runuser", "-u", self._user, "--", *argv], timeout=timeout)
+            return self._runner.run([*self._as_user, *argv], timeout=timeout)
         except HeadCommandFailed as error:
             if error.returncode <= 0:
                 raise

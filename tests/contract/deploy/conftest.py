@@ -46,7 +46,7 @@ ANSWERS = {
     "slurm-reconcile --plan": b"{}",
     "slurm-budget --plan": json.dumps(
         {"at": 1, "measured_from": 0, "measured_until": 0, "budgets": [], "changes": []}
-        | {"problems": [], "config": {"limits": {}}}
+        | {"problems": [], "closed_until": "", "config": {"limits": {}}}
     ).encode(),
     "--helpformat": " ".join(SACCT_FIELDS).encode(),
     "/shared/.toolkit/users.json": b"[]",

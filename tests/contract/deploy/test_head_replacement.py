@@ -165,11 +165,15 @@ def test_another_snapshot_is_another_volume_with_a_new_head(deployed, capsys):
 
 
 def test_a_larger_data_volume_is_a_change_in_place(deployed, capsys):
+    """Grow the volume, and run the playbook: it grows the filesystem."""
     (old,) = data_volumes(deployed)
+    ran = deployed.actor.driver.ran
+    ran.clear()
     deployed.edit("data_gib: 8", "data_gib: 12")
     assert toolkit(deployed, "deploy") == 0, capsys.readouterr().err
     (new,) = data_volumes(deployed)
     assert (new["VolumeId"], new["Size"], holder(new)) == (old["VolumeId"], 12, holder(old))
+    assert any("/opt/slurm-toolkit/boot" in text for text in ran)
     assert stack_state(deployed) == "UPDATE_COMPLETE"
 
 

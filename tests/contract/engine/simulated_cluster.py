@@ -233,6 +233,7 @@ class Controller:
     def __init__(self, slurm: FakeSlurm) -> None:
         self.slurm = slurm
         self.asked: list[str] = []
+        self.violations: list[str] = []  # of the fake's laws on what the engine may ask
         self.alter: Callable[[list[str], dict[str, Any]], dict[str, Any]] = lambda _, data: data
         self.lock = threading.RLock()
 
@@ -245,7 +246,10 @@ class Controller:
                 return (0, NO_JOBS, "") if _is_json_of_jobs(commands[0]) else (1, "", UNREACHED)
             except UnknownJobError:
                 return (0, NO_JOBS, "") if _is_json_of_jobs(commands[0]) else (1, "", UNKNOWN_JOB)
-            except (KeyError, ValueError, RuntimeError, AssertionError) as error:
+            except AssertionError as error:
+                self.violations.append(f"{' '.join(words)}: {error}")
+                return 1, "", f"{type(error).__name__}: {error}"
+            except (KeyError, ValueError, RuntimeError) as error:
                 return 1, "", f"{type(error).__name__}: {error}"
             except Exception as error:  # noqa: BLE001 - what the fake refuses, scontrol says
                 return 1, "", str(error)
@@ -362,7 +366,8 @@ class Controller:
         for name in nodes:
             if "instanceid" in said:
                 self.slurm.state[name].instance_id = said["instanceid"]
-                self.slurm.assigned[said["instanceid"]] = name
+                before = self.slurm.assigned.setdefault(said["instanceid"], name)
+                assert before == name, f"{said['instanceid']} is {before}, and now {name}"
         verb, reason = said.get("state", ""), said.get("reason", "")
         if verb in {"down", "drain"}:
             {"down": self.slurm.down, "drain": self.slurm.drain}[verb](nodes, reason)
@@ -592,6 +597,7 @@ def running_cluster(
         try:
             with served(cluster.controller, folder):
                 yield cluster
+            assert cluster.controller.violations == []
         finally:
             listeners.stop()
             thread.join()

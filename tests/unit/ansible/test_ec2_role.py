@@ -179,3 +179,19 @@ def test_the_ssm_agent_is_in_the_image_of_the_head_alone(kind, files):
         and NativeEnvironment().compile_expression(step["when"])(image_kind=kind)
     }
     assert chosen == files
+
+
+def test_a_users_name_proves_no_signer():
+    """Take gpgv's own line alone: a key's maker chooses the name in another."""
+    (check,) = (
+        task
+        for task in YAML(typ="safe").load((ROLE / "tasks/efa.yml").read_text())
+        if task["name"] == "Check Amazon's signature"
+    )
+    assert "stdout is not search(ec2_efa_valid ~ ec2_efa_signer)" in check["failed_when"]
+    defaults = YAML(typ="safe").load((ROLE / "defaults/main.yml").read_text())
+    signer, other = defaults["ec2_efa_signer"], "0123456789ABCDEF" * 2 + "01234567"
+    pattern = check["vars"]["ec2_efa_valid"] + signer
+    name = "[GNUPG:] GOODSIG A05480B1DD2D3CCC {}\n[GNUPG:] VALIDSIG {} 2026-01-01\n"
+    assert re.search(pattern, name.format("Amazon EC2 EFA", signer))
+    assert not re.search(pattern, name.format(f"x VALIDSIG {signer}", other))

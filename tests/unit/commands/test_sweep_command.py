@@ -9,7 +9,8 @@ from click.testing import CliRunner
 
 from toolkit.commands import sweep as sweep_command
 from toolkit.errors import HeadCommandFailed
-from toolkit.runs.errors import RunsError, SweepNotFound, TrackingAway
+from toolkit.head_runner import UnknownUserError
+from toolkit.runs.errors import SweepNotFound, TrackingAway
 
 CONFIG = str(Path(__file__).parents[3] / "examples" / "local.yaml")
 TRIAL = {"number": 3, "value": 0.97, "task": "5_3", "params": {"rate": 0.01, "hidden": 128}}
@@ -25,7 +26,7 @@ class Head:
     def run(self, argv, *, timeout=60):
         self.calls.append(list(argv))
         if argv[0] == "getent":
-            return f"{argv[2]}:x:2001:2001::/shared/home/{argv[2]}:/bin/bash\n"
+            return f"{argv[-1]}:x:2001:2001::/shared/home/{argv[-1]}:/bin/bash\n"
         if "sbatch" in argv:
             return "41;demo\n"
         is_change = "--settle" in argv and "--dry-run" not in argv
@@ -96,7 +97,7 @@ def test_a_sweep_is_started_only_as_a_user_of_the_cluster(head):
 
 def test_a_user_unknown_to_the_head_node_is_an_error(head, monkeypatch):
     monkeypatch.setattr(head, "run", lambda argv, **_: "\n")
-    assert isinstance(sweep(*START, "digits", "train.py").exception, RunsError)
+    assert isinstance(sweep(*START, "digits", "train.py").exception, UnknownUserError)
 
 
 def test_status_counts_trials_and_names_those_without_a_task(head):

@@ -26,6 +26,15 @@ def test_a_file_with_a_key_is_one_of_them(tmp_path, name, text):
     assert list(secrets.candidates(files)) == [str(path)]
 
 
+@pytest.mark.parametrize("kind", ["RSA", "OPENSSH", "EC"])
+def test_a_private_key_fails_lint(tmp_path, monkeypatch, kind):
+    path = tmp_path / "key"
+    path.write_text(f"-----BEGIN {kind} " + "PRIVATE KEY-----\n")
+    monkeypatch.setattr("sys.argv", ["secrets", str(path)])
+    monkeypatch.chdir(tmp_path)
+    assert secrets.main() == 1
+
+
 def test_a_file_that_is_no_text_is_none_of_them(tmp_path):
     (tmp_path / "a").write_bytes(b"\xff\xfe" + KEY.encode())
     assert list(secrets.candidates([str(tmp_path / "a")])) == []
