@@ -180,11 +180,12 @@ def test_the_ssm_agent_is_in_the_image_of_the_head_alone(kind, files):
     }
     assert chosen == files
 
+
+def test_a_users_name_proves_no_signer():
     """Take the line that gpgv alone writes.
 
     In another line is a name that the maker of the key chose.
     """
-    """Take gpgv's own line alone: a key's maker chooses the name in another."""
     (check,) = (
         task
         for task in YAML(typ="safe").load((ROLE / "tasks/efa.yml").read_text())
