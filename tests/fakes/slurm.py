@@ -116,10 +116,14 @@ class FakeSlurm:
     def assign(self, assignments: Sequence[Assignment]) -> None:
         self._write("assign", [item.node for item in assignments])
         for item in assignments:
-            before = self.assigned.setdefault(item.instance_id, item.node)
-            assert before == item.node, f"{item.instance_id} is {before}, and now {item.node}"
-            self.state[item.node].instance_id = item.instance_id
+            self.give(item.instance_id, item.node)
             self.state[item.node].address = item.address
+
+    def give(self, instance_id: str, node: str) -> None:
+        """Give an instance to a node; it is never another's."""
+        before = self.assigned.setdefault(instance_id, node)
+        assert before == node, f"{instance_id} is {before}, and now {node}"
+        self.state[node].instance_id = instance_id
 
     def place(self, nodes: Sequence[str], topology: str) -> None:
         self._write("place", nodes)

@@ -339,7 +339,7 @@ def _refusal(errors: int) -> SubmitRefused:
 def _environment(user: str | None) -> dict[str, str]:
     """Return the environment that sbatch sees.
 
-    On the head it is not this shell's.
+    On the head it is not this shell's. Variables that the job would miss are named.
     """
     if user is None:
         return dict(os.environ)

@@ -67,15 +67,16 @@ class Person:
         return code
 
     def allowed_count(self):
-        calls = self.config.actor.cloud.record.to_json()["calls"]
-        return sum(call["count"] for call in calls if call["role"] == self.name and call["allowed"])
+        return sum(call["count"] for call in self.calls() if call["allowed"])
 
     def denied(self):
         """Return the actions that were refused to this person."""
+        return {call["action"] for call in self.calls() if not call["allowed"]}
+
+    def calls(self):
+        """Return the counted calls of this person, as IAM judged them."""
         calls = self.config.actor.cloud.record.to_json()["calls"]
-        return {
-            call["action"] for call in calls if call["role"] == self.name and not call["allowed"]
-        }
+        return [call for call in calls if call["role"] == self.name]
 
 
 READS = (

@@ -365,9 +365,7 @@ class Controller:
                 self.slurm.state[name].address = address
         for name in nodes:
             if "instanceid" in said:
-                self.slurm.state[name].instance_id = said["instanceid"]
-                before = self.slurm.assigned.setdefault(said["instanceid"], name)
-                assert before == name, f"{said['instanceid']} is {before}, and now {name}"
+                self.slurm.give(said["instanceid"], name)
         verb, reason = said.get("state", ""), said.get("reason", "")
         if verb in {"down", "drain"}:
             {"down": self.slurm.down, "drain": self.slurm.drain}[verb](nodes, reason)
