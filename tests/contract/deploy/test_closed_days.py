@@ -16,7 +16,7 @@ import pytest
 
 from tests.contract.deploy.conftest import LEAVES_A_CLOUD
 from tests.contract.deploy.test_people_rights import Person
-from tests.contract.deploy.test_records import RecordsHead, toolkit
+from tests.contract.deploy.test_records import RecordsHead, clock_of_yesterday, toolkit
 from tests.fakes.slurmdbd import Row
 from toolkit import cli
 from toolkit.deploy import session
@@ -25,7 +25,8 @@ from toolkit.errors import EndpointUnreachable
 
 pytestmark = LEAVES_A_CLOUD
 HOUR, DAY = 3600, 86_400
-TODAY = int(time.time()) // DAY * DAY
+CLOCK = clock_of_yesterday()
+TODAY = int(CLOCK.now()) // DAY * DAY
 FIRST = TODAY - 3 * DAY
 
 
@@ -39,7 +40,7 @@ def head(shared_cluster, tmp_path, monkeypatch):
     monkeypatch.setenv("TOOLKIT_BILLS", str(tmp_path / "bills"))
     folder = tmp_path / "head"
     folder.mkdir()
-    head = RecordsHead(shared_cluster, folder)
+    head = RecordsHead(shared_cluster, folder, CLOCK)
     Bucket(head.stack.config_client("s3"), head.bucket).empty()
     lives = {
         "i-1": (FIRST + 10 * HOUR, FIRST + 13 * HOUR),
@@ -157,6 +158,7 @@ def test_a_late_end_is_a_correction_that_the_report_shows(head, capsys):
     printed(config, capsys, "usage", "close")
     head.accounting.rows[2] = replace(head.accounting.rows[2], state="NODE_FAIL")
     (head.folder / "records.json").unlink()  # the head begins anew, and writes all pages again
+    CLOCK.advance(1)
     head.write()
     corrected = printed(config, capsys, "usage", "close", "--all-pages")
     assert {item["day"] for item in corrected["days"] if item["correction"]}

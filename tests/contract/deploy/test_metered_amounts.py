@@ -15,7 +15,7 @@ import pytest
 
 from slurmplugins.model import records
 from tests.contract.deploy.conftest import LEAVES_A_CLOUD
-from tests.contract.deploy.test_records import RecordsHead, toolkit
+from tests.contract.deploy.test_records import RecordsHead, clock_of_yesterday, toolkit
 from toolkit import cli
 from toolkit.accounting.storage import NO_METRIC
 from toolkit.config import load
@@ -24,7 +24,8 @@ from toolkit.local.options import ACCOUNT
 
 pytestmark = LEAVES_A_CLOUD
 HOUR, DAY, GIB = 3600, 86_400, 2**30
-TODAY = int(time.time()) // DAY * DAY
+CLOCK = clock_of_yesterday()
+TODAY = int(CLOCK.now()) // DAY * DAY
 FIRST = TODAY - 3 * DAY
 PRICES = """
 prices:
@@ -54,7 +55,7 @@ def head(config, tmp_path, capsys, monkeypatch):
     assert toolkit(config, "deploy") == 0, capsys.readouterr().err
     folder = tmp_path / "head"
     folder.mkdir()
-    head = RecordsHead(config, folder)
+    head = RecordsHead(config, folder, CLOCK)
     facts = stack_facts(load(config.path), config.actor.clients)
     assert facts.reads_metrics
     head.nat_gateway = facts.nat_gateway

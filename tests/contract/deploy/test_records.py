@@ -22,17 +22,18 @@ from slurmplugins.model import records
 from slurmplugins.reconciler.instance_ledger import LedgerEntry, object_key, to_json
 from slurmplugins.reconciler.pass_state import PassState
 from slurmplugins.records import Writer
-from slurmplugins.system.clock import SystemClock
+from slurmplugins.system.clock import Clock, SystemClock
 from slurmplugins.system.logger import Log
 from tests.contract.deploy.conftest import LEAVES_A_CLOUD
 from tests.contract.deploy.test_role_calls import Stack
+from tests.fakes.clock import FakeClock
 from tests.fakes.slurmdbd import FakeAccounting, Row
 from toolkit import cli
 from toolkit.accounting.records import attempts_of, list_pages, read_pages
 from toolkit.deploy import names
 
 pytestmark = LEAVES_A_CLOUD
-HOUR = 3600
+HOUR, DAY = 3600, 86_400
 COUNTED = ("put_object", "list_objects_v2", "describe_spot_price_history", "get_metric_data")
 
 
@@ -63,8 +64,9 @@ class Calls:
 class RecordsHead:
     """The head's program, with the credentials of the head's role."""
 
-    def __init__(self, config, folder) -> None:
+    def __init__(self, config, folder, clock: Clock | None = None) -> None:
         self.config, self.folder = config, folder
+        self.clock = clock or SystemClock()
         self.stack = Stack(config)
         self.bucket = f"{self.stack.bucket}-bak"
         self.accounting = FakeAccounting()
@@ -121,8 +123,8 @@ class RecordsHead:
             accounting=self.accounting,
             connect=self.connect,
             folder=self.folder,
-            clock=SystemClock(),
-            log=Log(io.StringIO().write, SystemClock(), {}),
+            clock=self.clock,
+            log=Log(io.StringIO().write, self.clock, {}),
         ).run()
 
     def attempts(self):
@@ -141,6 +143,15 @@ def head(config, tmp_path, capsys):
     folder = tmp_path / "head"
     folder.mkdir()
     return RecordsHead(config, folder)
+
+
+def clock_of_yesterday():
+    """Return a clock that stands at yesterday's noon.
+
+    A test that counts days fails over midnight by the real clock.
+    It also fails in a day's first hours, before AWS has the metrics of the day before.
+    """
+    return FakeClock(int(time.time()) // DAY * DAY - DAY / 2)
 
 
 def toolkit(config, *words):
