@@ -8,6 +8,7 @@ costs nothing: its tokens go back. The caller repeats the call, with growing pau
 
 from __future__ import annotations
 
+import math
 import threading
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
@@ -195,16 +196,24 @@ OTHER_READS: Final = Rate(50, 10)
 class RateLimitedCloud:
     """A `cloud.port.Cloud` that delays the calls to another one.
 
-    `patience` is the longest wait for one call, in seconds. `instances` is the account's launch
-    rate, if known. Without it, the limit begins at EC2's published rate and learns the true one.
+    `patience` is the longest wait for one call, in seconds. At the monotonic time `launch_until`
+    each launch's wait ends. `instances` is the account's launch rate, if known. Without it, the
+    limit begins at EC2's published rate and learns the true one.
     """
 
     def __init__(
-        self, cloud: Cloud, clock: Clock, *, patience: float, instances: Rate | None = None
+        self,
+        cloud: Cloud,
+        clock: Clock,
+        *,
+        patience: float,
+        launch_until: float,
+        instances: Rate | None = None,
     ) -> None:
         self._cloud = cloud
         self._clock = clock
         self._patience = patience
+        self._launch_until = launch_until
         self._run = TokenQueue(RUN_INSTANCES, clock)
         self._fleet = TokenQueue(CREATE_FLEET, clock)
         self._instances = TokenQueue(instances or INSTANCES, clock, adaptive=instances is None)
@@ -215,9 +224,12 @@ class RateLimitedCloud:
 
     def launch(self, request: LaunchRequest, before_call: Callable[[], None]) -> LaunchResult:
         if request.others:
-            self._wait_for_tokens((self._fleet, 1), (self._describe, 1), (self._tags, 1))
+            needs = ((self._fleet, 1), (self._describe, 1), (self._tags, 1))
+            self._wait_for_tokens(*needs, until=self._launch_until)
             return self._cloud.launch(request, before_call)
-        _, place = self._wait_for_tokens((self._run, 1), (self._instances, len(request.nodes)))
+        _, place = self._wait_for_tokens(
+            (self._run, 1), (self._instances, len(request.nodes)), until=self._launch_until
+        )
         try:
             launched = self._cloud.launch(request, before_call)
         except Throttled:  # by any of EC2's buckets: EC2 took no tokens for instances
@@ -252,13 +264,16 @@ class RateLimitedCloud:
         self._wait_for_tokens((self._status, 1))
         return self._cloud.console(instance_id)
 
-    def _wait_for_tokens(self, *needs: tuple[TokenQueue, float]) -> list[QueuePlace]:
+    def _wait_for_tokens(
+        self, *needs: tuple[TokenQueue, float], until: float = math.inf
+    ) -> list[QueuePlace]:
         """Wait until the tokens exist, or until our patience ends.
 
-        After that the call is made anyway, and EC2 decides. Returns the places in the queues.
+        `until` is a monotonic time. After that the call is made anyway, and EC2 decides. Returns
+        the places in the queues.
         """
         places = [(bucket, bucket.join_queue(amount)) for bucket, amount in needs]
-        deadline = self._clock.monotonic() + self._patience
+        deadline = min(self._clock.monotonic() + self._patience, until)
         while True:
             wait = max(bucket.wait(place) for bucket, place in places)
             wait = min(wait, CHECK_SECONDS, deadline - self._clock.monotonic())

@@ -31,6 +31,10 @@ MISSING_INSTANCE_GRACE: Final = 30
 Longer than EC2's lists lag behind launches that the journal does not know.
 """
 
+CAPACITY_SHARE: Final = 0.5
+"""Share of ResumeTimeout for finding capacity; the rest is for booting. A call that is under way at
+its end may go on. After ResumeTimeout nothing is launched: Slurm has given up on the nodes then."""
+
 _PRICE: Final = re.compile(r"\d{1,6}(\.\d{1,12})?", re.ASCII)  # a discount has twelve places
 _SAFE_NAME: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._/-]{0,127}", re.ASCII)
 _CLUSTER: Final = re.compile(r"[a-z][a-z0-9-]{0,30}", re.ASCII)

@@ -14,6 +14,10 @@ from slurmplugins.system.workers import WorkerPool
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from slurmplugins.cloud.port import Cloud
+    from slurmplugins.cloud.rate_limit import RateLimitedCloud
+    from slurmplugins.config.burst import BurstConfig
+    from slurmplugins.system.clock import Clock
     from slurmplugins.system.logger import Log
 
 
@@ -31,7 +35,6 @@ def assemble(logger: Log) -> Engine:
     # Imported only now: a refusal above then costs no imports.
     from slurmplugins.cloud.client import client
     from slurmplugins.cloud.ec2 import Ec2
-    from slurmplugins.cloud.rate_limit import Rate, RateLimitedCloud
     from slurmplugins.cloud.stores import S3Store
     from slurmplugins.slurm.scontrol import ScontrolSlurm
     from slurmplugins.state.journal import Journal
@@ -42,11 +45,8 @@ def assemble(logger: Log) -> Engine:
     region, endpoint = settings.region, settings.endpoint_url
     return Engine(
         config=settings,
-        cloud=RateLimitedCloud(
-            Ec2(settings.cluster, lambda: client("ec2", region, endpoint), clock),
-            clock,
-            patience=settings.resume_timeout / 4,
-            instances=Rate(*settings.instance_rate) if settings.instance_rate else None,
+        cloud=at_ec2s_pace(
+            Ec2(settings.cluster, lambda: client("ec2", region, endpoint), clock), settings, clock
         ),
         store=S3Store(settings.bucket, lambda: client("s3", region, endpoint)),
         slurm=ScontrolSlurm(SystemRunner(), settings.slurm_bin, log=logger),
@@ -58,6 +58,19 @@ def assemble(logger: Log) -> Engine:
         stop_requests=paths.stop_requests(paths.SHARED),
         login_reports=paths.login_reports(paths.SHARED),
         workers=WorkerPool(WORKERS),
+    )
+
+
+def at_ec2s_pace(cloud: Cloud, settings: BurstConfig, clock: Clock) -> RateLimitedCloud:
+    """Delay the calls of a process that begins now."""
+    from slurmplugins.cloud.rate_limit import Rate, RateLimitedCloud
+
+    return RateLimitedCloud(
+        cloud,
+        clock,
+        patience=settings.resume_timeout / 4,
+        launch_until=clock.monotonic() + settings.resume_timeout * burst.CAPACITY_SHARE,
+        instances=Rate(*settings.instance_rate) if settings.instance_rate else None,
     )
 
 

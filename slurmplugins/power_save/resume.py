@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from slurmplugins.config.burst import CAPACITY_SHARE
 from slurmplugins.errors import CloudError, EngineError, NotTerminated, SlurmError
 from slurmplugins.execution.down_nodes import give_back, give_back_all, notify_jobs
 from slurmplugins.model import hostlist
@@ -27,10 +28,6 @@ if TYPE_CHECKING:
     from slurmplugins.model.launch import JobLaunch, JobRequest, JobResults, ResumePlan
     from slurmplugins.state.launch_budget_record import Rate
 
-
-CAPACITY_SHARE: Final = 0.5
-"""Share of ResumeTimeout for finding capacity; the rest is for booting. A call that is under way at
-its end may go on. After ResumeTimeout nothing is launched: Slurm has given up on the nodes then."""
 
 BUG: Final = "bug"
 """Reason of nodes that are given back because our own code failed."""

@@ -45,15 +45,25 @@ def given_back_entries(cluster, job: str) -> list[dict]:
     ]
 
 
-def test_nodes_without_capacity_are_given_back_within_a_minute_with_ec2s_code(cluster):
-    """Exhaust the only type, and read the decision log's times.
+def first_attempt(cluster, job: str) -> tuple[int, int] | None:
+    """Return the times of the first attempt's submission and end.
 
-    The minute is measured on the head's clock, from Slurm's submit time of the job.
+    None until it has ended."""
+    sacct = ["sacct", "--duplicates", "--noheader", "--parsable2", "--allocations"]
+    words = [*sacct, "--format=Submit,End", "--jobs", job]
+    rows = cluster.run("env", "SLURM_TIME_FORMAT=%s", *words).splitlines()
+    times = min((row.split("|") for row in rows), default=["", ""])
+    return (int(times[0]), int(times[1])) if times[1].isdigit() else None
+
+
+def test_nodes_without_capacity_are_given_back_within_a_minute_with_ec2s_code(cluster):
+    """Exhaust the only type, and read the first attempt's end.
+
+    slurmctld ends it when its nodes are set down. Both times are of the head's clock.
     """
     toolkit("local", "exhaust", "g5.xlarge")
     try:
         job = submit(cluster, SMOKE)
-        submitted = cluster.job(job)["submit_time"]["number"]
         comment = until(
             "EC2's answer in the job's AdminComment",
             lambda: cluster.job(job)["admin_comment"],
@@ -61,10 +71,11 @@ def test_nodes_without_capacity_are_given_back_within_a_minute_with_ec2s_code(cl
     finally:
         toolkit("local", "exhaust", "g5.xlarge", "--restore")
     first = given_back_entries(cluster, job)[0]
+    submitted, ended = until("the first attempt's end", lambda: first_attempt(cluster, job))
     cluster.run("scancel", job)
     assert "InsufficientInstanceCapacity" in comment
     assert first["code"] == "InsufficientInstanceCapacity"
-    assert first["at"] - submitted <= 60
+    assert ended - submitted <= 60
 
 
 def test_a_job_over_the_quota_is_held_and_runs_when_released(cluster):

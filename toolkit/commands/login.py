@@ -15,17 +15,20 @@ from toolkit.commands.options import config_option, load
 from toolkit.errors import DeployError, HeadNotReady
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from toolkit.config import ClusterConfig
     from toolkit.deploy.session import Clients
 
 HOST_KEY = "/srv/head/ssh/host_ed25519_key.pub"
+KEYS = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN")
 
 
 @click.command("login", context_settings={"ignore_unknown_options": True})
 @config_option
-@click.option("--as", "user", metavar="USER", help="Be this user of cluster.yaml, and not root.")
+@click.option(
+    "--as", "user", metavar="USER", help="Be this user of cluster.yaml, and not an admin."
+)
 @click.option("--head", "on_head", is_flag=True, help="The head node, also where login nodes are.")
 @click.option("--ssh-config", is_flag=True, help="Print the lines for ~/.ssh/config, and stop.")
 @click.argument("argv", nargs=-1, type=click.UNPROCESSED)
@@ -37,9 +40,10 @@ def command(
     ssh_config: bool,
     argv: tuple[str, ...],
 ) -> None:
-    """Open a root or user shell on a login node.
+    """Open an admin's or a user's shell on a login node.
 
-    Without login nodes, it is on the head node.
+    Without login nodes, it is on the head node. On AWS an admin's shell is of ssm-user:
+    `sudo -i` makes it root.
 
     access.login in cluster.yaml is the command for it, and access.login_as with --as. ARGV is
     appended to that command.
@@ -60,13 +64,29 @@ def command(
     login_words = [*login_argv(config, instance, user), *argv]
     program = _program(login_words[0])
     # S606: without a shell is the point; this process becomes the session.
-    os.execv(program, login_words)  # noqa: S606
+    os.execve(program, login_words, login_environment(config, os.environ))  # noqa: S606
 
 
 def login_argv(config: ClusterConfig, instance: str, user: str | None = None) -> list[str]:
     """Return the words of access.login, or login_as, with their placeholders filled in."""
     words = config.access.login if user is None else config.access.login_as
     return _filled(words, config, instance, user or "")
+
+
+def login_environment(config: ClusterConfig, environ: Mapping[str, str]) -> dict[str, str]:
+    """Return the environment of the session's program.
+
+    It has the credentials of the toolkit's own calls. The AWS CLI would prefer keys in the
+    environment to a profile that is named there.
+    """
+    if config.aws.profile is None:
+        return dict(environ)
+    environment = {name: value for name, value in environ.items() if name not in KEYS}
+    environment["AWS_PROFILE"] = config.aws.profile
+    if config.aws.credentials_file is not None:
+        path = os.path.expanduser(config.aws.credentials_file)  # noqa: PTH111  # as session.py has it
+        environment["AWS_SHARED_CREDENTIALS_FILE"] = path
+    return environment
 
 
 def ssh_config_text(
@@ -149,7 +169,7 @@ def _check_head_is_open(config: ClusterConfig, user: str | None, *, ssh_config: 
     if config.login_nodes.count and (user is not None or ssh_config):
         raise DeployError(
             "users have no login on the head node of a cluster with login nodes",
-            next_step="leave out --head; `toolkit login --head` opens a root shell there",
+            next_step="leave out --head; `toolkit login --head` opens an admin's shell there",
         )
 
 

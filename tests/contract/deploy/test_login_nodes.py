@@ -104,7 +104,7 @@ def test_an_instance_with_the_tags_of_a_login_node_gets_no_session(deployed):
 
 def test_login_goes_to_a_login_node_unless_the_head_is_asked_for(deployed, monkeypatch):
     started = []
-    monkeypatch.setattr("os.execv", lambda _program, words: started.append(words))
+    monkeypatch.setattr("os.execve", lambda _program, words, _environment: started.append(words))
     names = {item.instance_id for item in found(deployed)}
     toolkit(deployed, "login", "--as", "ada")
     toolkit(deployed, "login")

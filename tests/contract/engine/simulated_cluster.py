@@ -57,7 +57,7 @@ began, speed, ahead, wrong = {began!r}, {speed!r}, {ahead!r}, {wrong!r}
 real, wait = time.time, time.sleep
 true = lambda: began + (real() - began) * speed + ahead
 clock.SystemClock.now = lambda self: true() + wrong
-clock.SystemClock.monotonic = lambda self: true() - began + 10_000.0
+clock.SystemClock.monotonic = lambda self: true() - {booted_at!r}
 clock.SystemClock.sleep = lambda self, seconds: wait(seconds / (speed or 1))
 clock.SystemClock.boot = lambda self: {boot!r}
 daemonize.fork_to_background = lambda: True  # it stays with the caller, who waits for its end
@@ -391,6 +391,7 @@ class SimulatedCluster:
         self.wrong = 0.0
         """Seconds that the head's wall clock is ahead of the true time."""
         self.boot_id = "boot-1"
+        self.booted_at = clock.began - 10_000.0
         self.environment: dict[str, str] = {}
         """Further variables of the programs' environment."""
         self.before: Callable[[], None] | None = None
@@ -474,6 +475,7 @@ class SimulatedCluster:
         code = PROGRAM.format(
             root=str(ROOT), folder=str(self.folder), program=program, began=self.clock.began,
             speed=self.clock.speed, ahead=self.clock.ahead, wrong=self.wrong, boot=self.boot_id,
+            booted_at=self.booted_at,
         )  # fmt: skip
         environment = {
             "AWS_ACCESS_KEY_ID": ADMIN_KEY,
@@ -494,6 +496,10 @@ class SimulatedCluster:
             )
 
     # The cluster
+
+    def reboot(self) -> None:
+        """Have the head boot: its monotonic clock begins anew."""
+        self.boot_id, self.booted_at = "boot-2", self.clock.now() - 60.0
 
     def skip(self, seconds: float) -> None:
         """Advance all clocks by that much time at once."""

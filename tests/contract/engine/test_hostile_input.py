@@ -16,6 +16,7 @@ import pytest
 from slurmplugins.model import hostlist
 from slurmplugins.system.log_events import LogEvent
 from tests.contract.engine.simulated_cluster import Reply, SimulatedCluster, running_cluster
+from toolkit.local.instance_events import InstanceEvents
 
 if TYPE_CHECKING:
     import subprocess
@@ -110,6 +111,32 @@ def test_invalid_jobs_end_no_pass(cluster: SimulatedCluster):
     cluster.reconcile(2)
     assert orphan not in live(cluster)
     assert "requeue 7" in cluster.slurm.writes
+
+
+AFTER_A_MINUTE = {"spot": {"policy": "on-demand-after", "after": 60}}
+"""A policy for which resume asks squeue, and reads waits.json."""
+
+
+def test_an_invalid_job_of_squeue_keeps_no_job_from_its_instance_or_its_stop_request(
+    cluster: SimulatedCluster,
+):
+    cluster.configure(partitions=AFTER_A_MINUTE)
+    orphan = orphaned(cluster, G[3])
+    odd_in(
+        cluster,
+        "jobs",
+        {"job_id": 70, "job_state": [[]], "nodes": 5},
+        {"job_id": 71, "job_state": ["RUNNING"], "nodes": 5, "restart_cnt": "x"},
+        {"job_id": {"number": {}}, "submit_time": {"set": True, "number": float("nan")}},
+        "no job at all",
+    )
+    mine = at_work(cluster, 7, G[0])
+    stop_requests = cluster.folder / "shared" / ".toolkit" / "stop"
+    stop_requests.mkdir(parents=True)
+    InstanceEvents(cluster.local.cloud.tables).interrupt(mine[G[0]], 120.0)
+    assert cluster.reconcile(2) == 0
+    assert [path.name for path in stop_requests.iterdir()] == ["7.0.json"]
+    assert orphan not in live(cluster)
 
 
 @pytest.mark.parametrize(
@@ -218,19 +245,20 @@ def asked_again(cluster: SimulatedCluster) -> None:
 HOUR, DAY = 3600.0, 24 * 3600.0
 
 
-BOOTS = pytest.mark.parametrize("boot", ["boot-1", "boot-2"], ids=["same boot", "next boot"])
+BOOTS = pytest.mark.parametrize("reboots", [False, True], ids=["same boot", "next boot"])
 
 
 @BOOTS
 @pytest.mark.parametrize("set_by", [-HOUR, -DAY])
 def test_an_unresolved_launch_expires_in_time_though_the_clock_is_set_back(
-    cluster: SimulatedCluster, boot: str, set_by: float
+    cluster: SimulatedCluster, set_by: float, *, reboots: bool
 ):
-    assert cluster.boot_id == "boot-1"
     cluster.reconcile(1)
     cluster.slurm.start(7, G[:2])
     killed_in_launch(cluster, done=False)
-    cluster.wrong, cluster.boot_id = set_by, boot
+    cluster.wrong = set_by
+    if reboots:
+        cluster.reboot()
     cluster.reconcile(1)
     cluster.skip(150)
     asked_again(cluster)
@@ -242,14 +270,16 @@ def test_an_unresolved_launch_expires_in_time_though_the_clock_is_set_back(
 @BOOTS
 @pytest.mark.parametrize("set_by", [-HOUR, HOUR, -DAY])
 def test_an_unresolved_launch_gets_no_double_though_the_clock_is_set(
-    cluster: SimulatedCluster, boot: str, set_by: float
+    cluster: SimulatedCluster, set_by: float, *, reboots: bool
 ):
     """Hide the launched instances from DescribeInstances, and start resume again."""
     cluster.reconcile(1)
     hide = cluster.ec2.lie("DescribeInstances", alter=lambda _: NONE)
     cluster.slurm.start(7, G[:2])
     killed_in_launch(cluster, done=True)
-    cluster.wrong, cluster.boot_id = set_by, boot
+    cluster.wrong = set_by
+    if reboots:
+        cluster.reboot()
     cluster.resume()
     hide.times = 0
     assert len(cluster.live()) == 2
@@ -302,11 +332,13 @@ def test_instances_that_boot_are_given_their_time_by_a_clock_that_is_ahead(
 
 STATE_FILES = [
     "journal.jsonl", "offerings.json", "protection.json", "reconcile.json", "pass.json",
-    "waits.json", "time.json", "decisions.jsonl", "brake.json", "ledger_pass.json",
+    "waits.json", "time.json", "brake.json",
 ]  # fmt: skip
 
 
 def test_state_files_that_are_nested_too_deeply_end_no_program(cluster: SimulatedCluster):
+    cluster.configure(partitions=AFTER_A_MINUTE)
+
     def spoil() -> None:
         for name in STATE_FILES:
             (cluster.state / name).write_bytes(DEEP + b"\n")
@@ -358,7 +390,6 @@ def odd_states(number: object) -> dict[str, object]:
         },
         "waits.json": {"7": number},
         "pass.json": {"at": number, "note": number, "remarks": number},
-        "ledger_pass.json": {"at": number, "boot": number},
         "time.json": {"boot": "boot-1", "offset": number, "last": number},
         "brake.json": {
             "jobs": {"7": {**tries, "doubts": [doubt]}, "8": tries, "9": number},
@@ -368,6 +399,7 @@ def odd_states(number: object) -> dict[str, object]:
 
 
 def test_invalid_numbers_in_state_files_end_no_program(cluster: SimulatedCluster):
+    cluster.configure(partitions=AFTER_A_MINUTE)
     orphan = orphaned(cluster, G[3])
     for number in NUMBERS:
         for name, value in odd_states(number).items():

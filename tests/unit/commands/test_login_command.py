@@ -17,6 +17,27 @@ def test_login_as_names_the_document_and_the_user():
     assert "user=ada" not in login.login_argv(config, "i-1")
 
 
+@pytest.mark.parametrize(
+    ("aws", "expected"),
+    [
+        ({}, {"AWS_ACCESS_KEY_ID": "A", "AWS_SESSION_TOKEN": "T", "AWS_PROFILE": "other"}),
+        ({"profile": "cloud"}, {"AWS_PROFILE": "cloud"}),
+        (
+            {"profile": "cloud", "credentials_file": "/etc/keys"},
+            {"AWS_PROFILE": "cloud", "AWS_SHARED_CREDENTIALS_FILE": "/etc/keys"},
+        ),
+    ],
+)
+def test_the_session_has_the_credentials_of_the_toolkits_own_calls(aws, expected):
+    config = example("aws")
+    config = config.model_copy(update={"aws": config.aws.model_copy(update=aws)})
+    environ = {"AWS_ACCESS_KEY_ID": "A", "AWS_SESSION_TOKEN": "T", "AWS_PROFILE": "other"}
+    assert login.login_environment(config, {"HOME": "/root", **environ}) == {
+        "HOME": "/root",
+        **expected,
+    }
+
+
 def test_the_lines_for_ssh_name_the_instance_the_proxy_and_the_heads_key():
     config = example("aws")
     text = login.ssh_config_text(config, "i-1", "ssh-ed25519 AAAA research\n", "ada")

@@ -150,7 +150,7 @@ class Preflight:
             yield Problem(
                 f"{required // _GB} GB free at {directory}",
                 f"{free / _GB:.1f} GB",
-                "free some, or set TOOLKIT_LOCAL_DIR to a directory with room",
+                "free some, or set TOOLKIT_LOCAL_DIR to another directory (docs/local.md: State)",
             )
         lines = (self.proc / "meminfo").read_text().splitlines()
         memory = 1024 * next(

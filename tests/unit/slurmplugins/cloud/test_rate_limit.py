@@ -21,6 +21,8 @@ from slurmplugins.cloud.rate_limit import (
     RateLimitedCloud,
     TokenQueue,
 )
+from slurmplugins.config.burst import CAPACITY_SHARE
+from slurmplugins.head.assemble import at_ec2s_pace
 from slurmplugins.launch import batching
 from slurmplugins.model import hostlist
 from slurmplugins.power_save.resume import resume
@@ -39,6 +41,7 @@ if TYPE_CHECKING:
 
 G = hostlist.expand("gpu-[0001-4000]")
 HOP = 0.05
+THROTTLED = "RequestLimitExceeded"
 RAISED = Rate(1000, 200)
 NEAR = 1.3
 """Allowed factor over the floor: the time that EC2's bucket alone needs, for any caller."""
@@ -290,7 +293,13 @@ def far(folder: Path, *, told: Rate | None, patience: float = 500.0, timeout: in
             bench.clock.advance(HOP)
 
     bench.cloud.launch = across  # type: ignore[method-assign]
-    paced = RateLimitedCloud(bench.cloud, bench.clock, patience=patience, instances=told)
+    paced = RateLimitedCloud(
+        bench.cloud,
+        bench.clock,
+        patience=patience,
+        launch_until=bench.clock.monotonic() + timeout * CAPACITY_SHARE,
+        instances=told,
+    )
     bench.engine = replace(bench.engine, cloud=paced)
     return bench
 
@@ -375,6 +384,19 @@ def test_calls_keep_to_the_configured_rate(tmp_path: Path):
     assert refusals(bench) == 0
 
 
+@pytest.mark.parametrize("size", [3, 250, 1000])
+def test_a_job_that_ec2_throttles_without_end_is_given_back_at_half_of_resume_timeout(
+    size: int, tmp_path: Path
+):
+    bench = Bench(tmp_path, nodes="gpu-[0001-4000]")
+    paced = at_ec2s_pace(bench.cloud, bench.config, bench.clock)
+    bench.engine = replace(bench.engine, cloud=paced)
+    bench.cloud.next_errors = [error_codes.error(THROTTLED, "slow down")] * 1000
+    assert resumed(bench, size) <= bench.config.resume_timeout * CAPACITY_SHARE
+    assert bench.cloud.live() == []
+    assert bench.slurm.state[G[0]].reason == f"toolkit: throttled ({THROTTLED})"
+
+
 def test_a_call_that_waits_looks_again_twice_a_second(tmp_path: Path):
     """Launch 10 instances and then 250, at a burst of 10.
 
@@ -388,7 +410,7 @@ def test_a_call_that_waits_looks_again_twice_a_second(tmp_path: Path):
 
 def test_a_refused_launch_is_not_charged_twice(tmp_path: Path):
     bench = far(tmp_path, told=Rate(4, 0.01))
-    bench.cloud.next_errors = [error_codes.error("RequestLimitExceeded", "slow down")]
+    bench.cloud.next_errors = [error_codes.error(THROTTLED, "slow down")]
     assert resumed(bench, 4) <= 5
     assert len(bench.cloud.live()) == 4
 

@@ -173,6 +173,16 @@ def test_only_decisions_about_the_subject_are_collected(bench: Bench, runner: Fa
     assert gathered(bench, runner, "job", "9").decisions == ()
 
 
+@pytest.mark.parametrize("line", ["[" * 200_000, "[]", "no json", '{"at": NaN, "node": {}}'])
+def test_an_invalid_line_of_the_decision_log_hides_no_other(
+    bench: Bench, runner: FakeRunner, line: str
+):
+    resume(bench.engine, [bench.slurm.start(7, G[:1])])
+    decisions = gathered(bench, runner, "job", "7").decisions
+    bench.lines[:] = [f"{line}\n", *bench.lines, f"{line}\n"]
+    assert gathered(bench, runner, "job", "7").decisions == decisions != ()
+
+
 @pytest.mark.parametrize(
     "decision",
     [{"job": 7}, {"jobs": [6, 7]}, {"jobs": "[6, 7, 8"}, {"jobs": "(7,)"}],

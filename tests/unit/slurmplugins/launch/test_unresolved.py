@@ -181,7 +181,9 @@ def test_an_unanswered_launch_is_unresolved_for_any_wait_before_its_call(
     tmp_path: Path,
 ):
     bench = patient(tmp_path)
-    slow = RateLimitedCloud(bench.cloud, bench.clock, patience=1000, instances=Rate(2, 0.01))
+    slow = RateLimitedCloud(
+        bench.cloud, bench.clock, patience=1000, launch_until=math.inf, instances=Rate(2, 0.01)
+    )
     bench.engine = replace(bench.engine, cloud=slow)
     resume(bench.engine, [bench.slurm.start(7, G[:2])])
     bench.cloud.next_errors = [error_codes.error("Unreachable", "no answer")] * 5

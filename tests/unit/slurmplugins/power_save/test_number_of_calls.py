@@ -13,17 +13,21 @@ import math
 import sys
 import threading
 from collections import Counter
+from configparser import ConfigParser
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
 import slurmplugins
+from slurmplugins.head.assemble import at_ec2s_pace
 from slurmplugins.launch.batching import MAX_JOB_BATCH
 from slurmplugins.model.hostlist import expand
 from slurmplugins.model.instance import EndCause
 from slurmplugins.power_save.resume import resume
 from slurmplugins.power_save.suspend import suspend
+from slurmplugins.reconciler.recheck import SNAPSHOT_SECONDS
 from slurmplugins.reconciler.run import run_pass
 from tests.fakes.boundaries import watch
 from tests.fakes.engine import Bench
@@ -34,6 +38,8 @@ if TYPE_CHECKING:
 
 PERIOD = 15.0
 """Period of the reconcile timer, in seconds."""
+
+TIMER = "ansible/roles/burst/files/head/slurm-reconcile.timer"
 
 OURS = str(Path(slurmplugins.__file__).parent)
 
@@ -77,7 +83,9 @@ class Counted:
         self.nodes = expand(hostlist)
         self.bench = Bench(place, nodes=hostlist)
         self.calls: Counter[str] = Counter()
-        self.engine = watch(self.bench.engine, self._passed)
+        engine = self.bench.engine
+        paced = at_ec2s_pace(engine.cloud, engine.config, engine.clock)
+        self.engine = watch(replace(engine, cloud=paced), self._passed)
 
     def _passed(self, place: str) -> None:
         name, _, what = place.partition(": ")
@@ -95,6 +103,14 @@ class Counted:
         self.bench.clock.advance(10)
         self.bench.boot()
         run_pass(self.engine)
+
+
+def test_the_timer_starts_a_pass_as_often_as_is_counted_here():
+    path = Path(slurmplugins.__file__).parents[1] / TIMER
+    timer = ConfigParser()
+    timer.read(path)
+    assert float(timer["Timer"]["OnUnitInactiveSec"]) == PERIOD == SNAPSHOT_SECONDS
+    assert float(timer["Timer"]["AccuracySec"]) <= 1
 
 
 def launched(cluster: Counted) -> int:

@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from botocore.exceptions import ClientError
 
-from slurmplugins.cloud import error_codes, rate_limit
+from slurmplugins.cloud import error_codes
 from slurmplugins.cloud.ec2 import Ec2
-from slurmplugins.cloud.rate_limit import INSTANCES, RateLimitedCloud
+from slurmplugins.cloud.rate_limit import INSTANCES
+from slurmplugins.head import assemble
 from slurmplugins.model import hostlist
 from slurmplugins.model.instance import BootFailure, BootResults, EndCause
 from slurmplugins.model.launch import Failure, JobLaunch, JobResults, NodeRequest
@@ -274,6 +275,12 @@ def test_a_job_above_the_published_rate_is_tried_since_the_account_may_have_more
     assert launch_budget.screen(Record(), [large(wide, 4000)], NOW, RATE).permitted
 
 
+def test_a_node_may_be_launched_three_times_and_a_small_job_six():
+    """Repeat the numbers that the state machine's law takes from the code."""
+    budget = launch_budget_record
+    assert (budget.BUDGET_PER_NODE, budget.SMALLEST_BUDGET) == (3, 6)
+
+
 def test_a_job_larger_than_the_told_burst_begins_within_the_time_for_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
@@ -285,9 +292,7 @@ def test_a_job_larger_than_the_told_burst_begins_within_the_time_for_it(
     monkeypatch.setitem(request_rates.INSTANCES, "RunInstances", (100.0, 10.0))
     bench = Bench(tmp_path, nodes="gpu-[001-300]", instance_rate=rate)
     bench.cloud.throttle.enabled = True
-    paced = RateLimitedCloud(
-        bench.cloud, bench.clock, patience=45, instances=rate_limit.Rate(100, 10)
-    )
+    paced = assemble.at_ec2s_pace(bench.cloud, bench.config, bench.clock)
     bench.engine = replace(bench.engine, cloud=paced)
     resume(bench.engine, [bench.slurm.start(7, bench.config.pools["gpu"].nodes)])
     assert len(bench.cloud.live()) == 300
