@@ -164,6 +164,11 @@ class Gate:
         self.lies.insert(0, Lie(action, reply, **more))
         return self.lies[0]
 
+    def has_ended(self, lie: Lie) -> bool:
+        """Return whether the lie is used up, once no call is being looked at."""
+        with self._lock:
+            return lie.times <= 0
+
     def honest(self) -> None:
         """Remove all lies."""
         self.lies.clear()
@@ -397,6 +402,7 @@ class SimulatedCluster:
         self.before: Callable[[], None] | None = None
         """Runs in each program before its start, to give up rights."""
         self.endpoint = ""
+        self._settings: dict[str, Any] = {}
         self._cloud = Ec2("demo", lambda: local.client("ec2"))
 
     @property
@@ -404,8 +410,9 @@ class SimulatedCluster:
         return self.folder / "state"
 
     def configure(self, **more: Any) -> None:
-        """Write burst.json with these settings over the defaults."""
-        settings = {**self._burst(), **more}
+        """Write burst.json with these settings over those so far."""
+        self._settings |= more
+        settings = {**self._burst(), **self._settings}
         (self.folder / "burst.json").write_text(json.dumps(settings))
         for pool in settings["pools"].values():
             known = [
