@@ -165,7 +165,10 @@ class Gate:
         return self.lies[0]
 
     def has_ended(self, lie: Lie) -> bool:
-        """Return whether the lie is used up, once no call is being looked at."""
+        """Return whether the lie is used up.
+
+        Waits for a call that is being looked at.
+        """
         with self._lock:
             return lie.times <= 0
 
