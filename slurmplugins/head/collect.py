@@ -15,6 +15,7 @@ from slurmplugins.head.report import (
     PassReport,
     UnavailabilityReport,
 )
+from slurmplugins.model import json_input
 from slurmplugins.model.hostlist import NodeName, compress, expand
 from slurmplugins.model.node import JobId
 from slurmplugins.power_save import circuit_breaker
@@ -210,8 +211,11 @@ def nodes_set_down(
 
     Only attempts that ran on these nodes at that time count.
     """
-    at = decision.get("at")
-    if decision.get("action") != "MarkDown" or not isinstance(at, int | float):
+    if decision.get("action") != "MarkDown":
+        return frozenset()
+    try:
+        at = json_input.finite(decision.get("at"))
+    except ValueError:
         return frozenset()
     down_nodes = frozenset(_expand(str(decision.get("nodes") or decision.get("node") or "")))
     return frozenset(

@@ -128,7 +128,7 @@ class LaunchAttempt:
 
     def _journal_call(self) -> None:
         if self.engine.clock.monotonic() > self.call_deadline:
-            raise TooLate("EC2 was not called: its rate limit left no time before ResumeTimeout")
+            raise TooLate("EC2 was not called: ResumeTimeout was over when the launch's turn came")
         journal = self.engine.journal
         self.unanswered_calls.append(journal.record_call(self.request, self.process_id, self.jobs))
 

@@ -20,6 +20,9 @@ SMALLEST_BUDGET: Final = 6
 Protected mode judges instances that never become nodes better.
 """
 
+START_SECONDS: Final = 5.0
+"""Seconds from the start of ResumeProgram to its first call, from which EC2 refills its bucket."""
+
 MAX_REFUSED_TERMINATIONS: Final = 3
 """Programs in a row that could terminate no instance. One success resets the count."""
 
@@ -54,7 +57,7 @@ class Rate:
     @property
     def max_instances(self) -> float:
         """Return the most instances that one job can get in time."""
-        return self.burst + self.per_second * self.seconds
+        return self.burst + self.per_second * max(0.0, self.seconds - START_SECONDS)
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,7 +21,11 @@ if TYPE_CHECKING:
     from toolkit.deploy.session import Clients
 
 HOST_KEY = "/srv/head/ssh/host_ed25519_key.pub"
-KEYS = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN")
+CREDENTIALS = (
+    *("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN"),
+    *("AWS_PROFILE", "AWS_DEFAULT_PROFILE"),
+)
+"""The AWS CLI's variables that say whose credentials it uses."""
 
 
 @click.command("login", context_settings={"ignore_unknown_options": True})
@@ -58,13 +62,14 @@ def command(
     with connected(config) as clients:
         name, instance = _target(clients, config, user or "", on_head=on_head)
         host_key = _host_key(clients, config, name) if ssh_config else ""
+        environment = login_environment(config, os.environ, clients.key_variables())
     if ssh_config:
         click.echo(ssh_config_text(config, instance, host_key, user), nl=False)
         return
     login_words = [*login_argv(config, instance, user), *argv]
     program = _program(login_words[0])
     # S606: without a shell is the point; this process becomes the session.
-    os.execve(program, login_words, login_environment(config, os.environ))  # noqa: S606
+    os.execve(program, login_words, environment)  # noqa: S606
 
 
 def login_argv(config: ClusterConfig, instance: str, user: str | None = None) -> list[str]:
@@ -73,20 +78,24 @@ def login_argv(config: ClusterConfig, instance: str, user: str | None = None) ->
     return _filled(words, config, instance, user or "")
 
 
-def login_environment(config: ClusterConfig, environ: Mapping[str, str]) -> dict[str, str]:
+def login_environment(
+    config: ClusterConfig, environ: Mapping[str, str], keys: Mapping[str, str]
+) -> dict[str, str]:
     """Return the environment of the session's program.
 
-    It has the credentials of the toolkit's own calls. The AWS CLI would prefer keys in the
-    environment to a profile that is named there.
+    Where cluster.yaml names credentials, it has the toolkit's own `keys`. The AWS CLI takes such
+    variables before all else, and a profile's other settings as well.
     """
-    if config.aws.profile is None:
+    aws = config.aws
+    if aws.profile is None and aws.credentials_file is None:
         return dict(environ)
-    environment = {name: value for name, value in environ.items() if name not in KEYS}
-    environment["AWS_PROFILE"] = config.aws.profile
-    if config.aws.credentials_file is not None:
-        path = os.path.expanduser(config.aws.credentials_file)  # noqa: PTH111  # as session.py has it
+    environment = {name: value for name, value in environ.items() if name not in CREDENTIALS}
+    if aws.profile is not None:
+        environment["AWS_PROFILE"] = aws.profile
+    if aws.credentials_file is not None:
+        path = os.path.expanduser(aws.credentials_file)  # noqa: PTH111  # as session.py has it
         environment["AWS_SHARED_CREDENTIALS_FILE"] = path
-    return environment
+    return {**environment, **keys}
 
 
 def ssh_config_text(

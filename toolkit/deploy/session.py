@@ -110,6 +110,22 @@ class Clients:
             ),
         )
 
+    def key_variables(self) -> dict[str, str]:
+        """Return the keys of these clients, as environment variables.
+
+        Raises NoCredentialsError.
+        """
+        credentials = self._session.get_credentials()
+        if credentials is None:
+            raise NoCredentialsError
+        keys = credentials.get_frozen_credentials()
+        variables = {
+            "AWS_ACCESS_KEY_ID": keys.access_key,
+            "AWS_SECRET_ACCESS_KEY": keys.secret_key,
+            "AWS_SESSION_TOKEN": keys.token,
+        }
+        return {name: value for name, value in variables.items() if value}
+
     @property
     def account(self) -> str:
         """Return the account's number; this proves that the credentials are valid."""

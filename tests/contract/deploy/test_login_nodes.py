@@ -10,6 +10,7 @@ from toolkit.commands.exit_codes import DIFFERS
 from toolkit.config import parse
 from toolkit.deploy import instances, login_nodes
 from toolkit.errors import DeployError
+from toolkit.local.options import ADMIN_KEY
 
 pytestmark = LEAVES_A_CLOUD
 
@@ -113,3 +114,15 @@ def test_login_goes_to_a_login_node_unless_the_head_is_asked_for(deployed, monke
     assert started[-1][3] not in names
     assert toolkit(deployed, "login", "--head", "--as", "ada") == DeployError("").exit_code
     assert len(started) == 3
+
+
+def test_login_hands_on_the_credentials_that_cluster_yaml_names(deployed, monkeypatch):
+    started = []
+    monkeypatch.setattr("os.execve", lambda *arguments: started.append(arguments[2]))
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "AKIAANOTHER")
+    monkeypatch.setenv("AWS_DEFAULT_PROFILE", "another")
+    toolkit(deployed, "login")
+    (environment,) = started
+    assert environment["AWS_ACCESS_KEY_ID"] == ADMIN_KEY
+    assert environment["AWS_PROFILE"] == "local"
+    assert "AWS_DEFAULT_PROFILE" not in environment

@@ -17,25 +17,27 @@ def test_login_as_names_the_document_and_the_user():
     assert "user=ada" not in login.login_argv(config, "i-1")
 
 
+OTHERS = {"AWS_ACCESS_KEY_ID": "A", "AWS_SESSION_TOKEN": "T", "AWS_DEFAULT_PROFILE": "other"}
+OURS = {"AWS_ACCESS_KEY_ID": "B", "AWS_SECRET_ACCESS_KEY": "C"}
+
+
 @pytest.mark.parametrize(
     ("aws", "expected"),
     [
-        ({}, {"AWS_ACCESS_KEY_ID": "A", "AWS_SESSION_TOKEN": "T", "AWS_PROFILE": "other"}),
-        ({"profile": "cloud"}, {"AWS_PROFILE": "cloud"}),
+        ({}, OTHERS),
+        ({"profile": "cloud"}, {**OURS, "AWS_PROFILE": "cloud"}),
+        ({"credentials_file": "/keys"}, {**OURS, "AWS_SHARED_CREDENTIALS_FILE": "/keys"}),
         (
-            {"profile": "cloud", "credentials_file": "/etc/keys"},
-            {"AWS_PROFILE": "cloud", "AWS_SHARED_CREDENTIALS_FILE": "/etc/keys"},
+            {"profile": "cloud", "credentials_file": "/keys"},
+            {**OURS, "AWS_PROFILE": "cloud", "AWS_SHARED_CREDENTIALS_FILE": "/keys"},
         ),
     ],
 )
-def test_the_session_has_the_credentials_of_the_toolkits_own_calls(aws, expected):
+def test_the_session_has_the_credentials_that_cluster_yaml_names(aws, expected):
     config = example("aws")
     config = config.model_copy(update={"aws": config.aws.model_copy(update=aws)})
-    environ = {"AWS_ACCESS_KEY_ID": "A", "AWS_SESSION_TOKEN": "T", "AWS_PROFILE": "other"}
-    assert login.login_environment(config, {"HOME": "/root", **environ}) == {
-        "HOME": "/root",
-        **expected,
-    }
+    environment = login.login_environment(config, {"HOME": "/root", **OTHERS}, OURS)
+    assert environment == {"HOME": "/root", **expected}
 
 
 def test_the_lines_for_ssh_name_the_instance_the_proxy_and_the_heads_key():

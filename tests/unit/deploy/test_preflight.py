@@ -238,10 +238,10 @@ STATED = "aws: {{region: us-east-1, instance_rate: {{burst: 1000, per_second: {}
 @pytest.mark.parametrize(
     ("nodes", "per_second", "sentence"),
     [
-        (1900, None, None),
-        (1901, None, "a job of more than 1900 nodes is tried once, and held if the account has no"),
-        (3700, 6, None),
-        (3701, 6, "a job of more than 3700 nodes is held at once: aws.instance_rate (1000 at once"),
+        (1890, None, None),
+        (1891, None, "a job of more than 1890 nodes is tried once, and held if the account has no"),
+        (3670, 6, None),
+        (3671, 6, "a job of more than 3670 nodes is held at once: aws.instance_rate (1000 at once"),
     ],
 )
 def test_a_pool_beyond_the_rate_of_instance_starts_is_a_warning(nodes, per_second, sentence):

@@ -173,7 +173,12 @@ def test_only_decisions_about_the_subject_are_collected(bench: Bench, runner: Fa
     assert gathered(bench, runner, "job", "9").decisions == ()
 
 
-@pytest.mark.parametrize("line", ["[" * 200_000, "[]", "no json", '{"at": NaN, "node": {}}'])
+MARKED_DOWN = '{"event": "action_applied", "action": "MarkDown", "node": "gpu-001", "at": %s}'
+
+
+@pytest.mark.parametrize(
+    "line", ["[" * 200_000, "[]", "no json", MARKED_DOWN % "NaN", MARKED_DOWN % f"1{'0' * 400}"]
+)
 def test_an_invalid_line_of_the_decision_log_hides_no_other(
     bench: Bench, runner: FakeRunner, line: str
 ):

@@ -259,7 +259,7 @@ def test_the_rate_that_is_assumed_is_that_of_the_pacer(bench: Bench):
     assert rate.seconds == bench.config.resume_timeout / 2
 
 
-@pytest.mark.parametrize(("count", "let"), [(1900, True), (1901, False)])
+@pytest.mark.parametrize(("count", "let"), [(1890, True), (1891, False)])
 def test_a_job_above_the_told_rate_is_held_before_anything_is_started(
     wide: Bench, count: int, let: bool
 ):
@@ -267,7 +267,7 @@ def test_a_job_above_the_told_rate_is_held_before_anything_is_started(
     assert bool(screened.permitted) is let
     for failure in screened.refusals:
         assert (failure.reason_code, failure.hold) == ("rate-too-low", True)
-        assert "1901 nodes are more than the 1900 instances" in failure.message
+        assert "1891 nodes are more than the 1890 instances" in failure.message
         assert "(burst 1000, per_second 2)" in failure.message
 
 
@@ -288,15 +288,33 @@ def test_a_job_larger_than_the_told_burst_begins_within_the_time_for_it(
 
     EC2 would refuse one call for the whole job for ever.
     """
+    bench = at_a_low_rate(tmp_path, monkeypatch)
+    resume(bench.engine, [bench.slurm.start(7, bench.config.pools["gpu"].nodes[:300])])
+    assert len(bench.cloud.live()) == 300
+    assert bench.slurm.queue[7].state == "RUNNING"
+
+
+@pytest.mark.parametrize(("count", "launched"), [(950, 950), (951, 0)])
+def test_the_largest_job_that_is_let_through_gets_all_its_instances(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, count: int, launched: int
+):
+    """Let ResumeProgram take three of its 90 seconds to start."""
+    bench = at_a_low_rate(tmp_path, monkeypatch)
+    bench.clock.advance(3)
+    resume(bench.engine, [bench.slurm.start(7, bench.config.pools["gpu"].nodes[:count])])
+    assert len(bench.cloud.live()) == launched
+    assert bench.slurm.queue[7].held is (launched == 0)
+
+
+def at_a_low_rate(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Bench:
+    """Make a bench with a burst of 100 and 10 a second."""
     rate = {"burst": 100.0, "per_second": 10.0}
     monkeypatch.setitem(request_rates.INSTANCES, "RunInstances", (100.0, 10.0))
-    bench = Bench(tmp_path, nodes="gpu-[001-300]", instance_rate=rate)
+    bench = Bench(folder, nodes="gpu-[001-999]", instance_rate=rate)
     bench.cloud.throttle.enabled = True
     paced = assemble.at_ec2s_pace(bench.cloud, bench.config, bench.clock)
     bench.engine = replace(bench.engine, cloud=paced)
-    resume(bench.engine, [bench.slurm.start(7, bench.config.pools["gpu"].nodes)])
-    assert len(bench.cloud.live()) == 300
-    assert bench.slurm.queue[7].state == "RUNNING"
+    return bench
 
 
 def test_a_fleet_does_not_draw_on_the_rate(wide: Bench):
@@ -327,7 +345,7 @@ def test_a_het_job_is_judged_by_the_rate_as_one(wide: Bench):
     assert [(item.job, item.reason_code, item.hold) for item in screened.refusals] == [
         (7, "rate-too-low", True), (8, "rate-too-low", True),
     ]  # fmt: skip
-    fits = [parts[0], job(wide, nodes[1000:1900], 8), job(wide, nodes[2000:3000], 9)]
+    fits = [parts[0], job(wide, nodes[1000:1890], 8), job(wide, nodes[2000:3000], 9)]
     assert launch_budget.screen(Record(), fits, NOW, TOLD, (), het_jobs=whole).permitted == tuple(
         fits
     )
@@ -383,7 +401,7 @@ def test_a_job_that_ec2_served_too_slowly_is_held_and_told_what_it_gave(wide: Be
     assert (failure.reason_code, failure.hold) == ("rate-too-low", True)
     assert failure.message.startswith("EC2 started 1800 of 4000 instances in 450 s")
     assert "aws.instance_rate" in failure.message
-    assert "is enough for 1900" in failure.message
+    assert "is enough for 1890" in failure.message
     record = launch_budget.screen(Record(), [large(wide, 4000)], NOW, RATE).record
     record = launch_budget.record_rate_failures(
         launch_budget.record_results(record, {7: 4000}, {7: 1800}, {7}), [failure]
@@ -396,7 +414,7 @@ def test_a_job_that_ec2_served_too_slowly_is_held_and_told_what_it_gave(wide: Be
 @pytest.mark.parametrize(
     ("failure", "asked", "started"),
     [
-        (THROTTLED, 1900, 1800),  # Another call had emptied the account's bucket.
+        (THROTTLED, 1890, 1800),  # Another call had emptied the account's bucket.
         (THROTTLED, 4000, 0),
         (replace(THROTTLED, reason_code="no-capacity"), 4000, 1800),
     ],
