@@ -22,7 +22,7 @@ from slurmplugins.cloud.rate_limit import (
     TokenQueue,
 )
 from slurmplugins.config.burst import CAPACITY_SHARE
-from slurmplugins.head.assemble import at_ec2s_pace
+from slurmplugins.head.assemble import WORKERS, at_ec2s_pace
 from slurmplugins.launch import batching
 from slurmplugins.model import hostlist
 from slurmplugins.power_save.resume import resume
@@ -369,7 +369,8 @@ def test_at_ec2s_published_rate_resume_wastes_no_tokens(load: str, tmp_path: Pat
     resumed(bench, *LOADS[load])
     most = INSTANCES.burst + INSTANCES.per_second * (given[-1][0] - began)
     assert sum(count for _, count in given) >= most - batching.MAX_SHARED_BATCH
-    assert refusals(bench) <= 40
+    last_calls = WORKERS  # at half of ResumeTimeout each worker's call goes without tokens
+    assert refusals(bench) <= 40 + last_calls
 
 
 def test_calls_keep_to_the_configured_rate(tmp_path: Path):
