@@ -86,15 +86,16 @@ def login_environment(
     Where cluster.yaml names credentials, it has the toolkit's own `keys`. The AWS CLI takes such
     variables before all else, and a profile's other settings as well.
     """
-    aws = config.aws
-    if aws.profile is None and aws.credentials_file is None:
+    from toolkit.deploy.session import credentials_path
+
+    profile, path = config.aws.profile, credentials_path(config)
+    if profile is None and path is None:
         return dict(environ)
     environment = {name: value for name, value in environ.items() if name not in CREDENTIALS}
-    if aws.profile is not None:
-        environment["AWS_PROFILE"] = aws.profile
-    if aws.credentials_file is not None:
-        path = os.path.expanduser(aws.credentials_file)  # noqa: PTH111  # as session.py has it
-        environment["AWS_SHARED_CREDENTIALS_FILE"] = path
+    if profile is not None:
+        environment["AWS_PROFILE"] = profile
+    if path is not None:
+        environment["AWS_SHARED_CREDENTIALS_FILE"] = str(path)
     return {**environment, **keys}
 
 

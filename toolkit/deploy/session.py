@@ -188,13 +188,18 @@ def _credentials_hint(config: ClusterConfig) -> str:
     return "run `aws sso login` or `aws configure`, or set aws.profile in cluster.yaml"
 
 
+def credentials_path(config: ClusterConfig) -> Path | None:
+    """Return the path of aws.credentials_file, if cluster.yaml names one."""
+    name = config.aws.credentials_file
+    return Path(os.path.expanduser(name)) if name else None  # noqa: PTH111  # pathlib raises for ~nobody
+
+
 def _botocore_session(config: ClusterConfig) -> Session:
     from botocore.session import Session
 
     session = Session()
-    credentials_file = config.aws.credentials_file
-    if credentials_file:
-        path = Path(os.path.expanduser(credentials_file))  # noqa: PTH111  # pathlib raises for ~nobody
+    path = credentials_path(config)
+    if path is not None:
         if not path.is_file():
             raise CredentialsMissing(
                 f"aws.credentials_file {path} doesn't exist", next_step=_credentials_hint(config)

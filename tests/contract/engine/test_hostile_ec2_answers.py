@@ -49,14 +49,12 @@ def patiently(cluster: SimulatedCluster, seconds: int) -> None:
     cluster.configure(slurm={**cluster._burst()["slurm"], "resume_timeout": seconds})
 
 
-def with_fleets(cluster: SimulatedCluster, nodes: str = "gpu-[001-008]", wait: int = 3600) -> None:
+def with_fleets(cluster: SimulatedCluster, nodes: str = "gpu-[001-008]") -> None:
     """Give the pool gpu two spot types, then one on demand."""
     pool = cluster._burst()["pools"]["gpu"]
     spot, _, demand = pool["offerings"]
     offerings = [spot, {**spot, "type": "g5.2xlarge", "price": "0.5"}, demand]
-    slurm = {**cluster._burst()["slurm"], "resume_timeout": wait}
-    pools = {"gpu": {**pool, "nodes": nodes, "offerings": offerings}}
-    cluster.configure(pools=pools, slurm=slurm)
+    cluster.configure(pools={"gpu": {**pool, "nodes": nodes, "offerings": offerings}})
 
 
 def up(
@@ -474,7 +472,7 @@ def test_a_throttle_inside_a_fleets_answer_is_repeated_and_buys_nothing_on_deman
 
 def test_a_fleet_throttled_to_the_end_is_given_back_as_throttled(hurried: SimulatedCluster):
     cluster = hurried
-    with_fleets(cluster, wait=600)
+    with_fleets(cluster)
     cluster.ec2.lie("CreateFleet", Reply(200, FLEET_THROTTLED.encode()))
     cluster.slurm.start(7, NODES)
     assert cluster.resume() == 0

@@ -13,6 +13,7 @@ from unittest import mock
 
 import pytest
 
+from slurmplugins.config import paths
 from slurmplugins.model import hostlist
 from slurmplugins.system.log_events import LogEvent
 from tests.contract.engine.simulated_cluster import Reply, SimulatedCluster, running_cluster
@@ -131,7 +132,7 @@ def test_an_invalid_job_of_squeue_keeps_no_job_from_its_instance_or_its_stop_req
         "no job at all",
     )
     mine = at_work(cluster, 7, G[0])
-    stop_requests = cluster.folder / "shared" / ".toolkit" / "stop"
+    stop_requests = paths.stop_requests(cluster.folder / "shared")
     stop_requests.mkdir(parents=True)
     InstanceEvents(cluster.local.cloud.tables).interrupt(mine[G[0]], 120.0)
     assert cluster.reconcile(2) == 0
