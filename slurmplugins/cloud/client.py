@@ -15,6 +15,8 @@ from slurmplugins.errors import CloudError, CloudUnreachable
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from botocore.credentials import ReadOnlyCredentials
+
     from slurmplugins.system.clock import Clock
 
 
@@ -76,7 +78,7 @@ def client(service: str, region: str, endpoint_url: str | None) -> Any:
 
     The client has its credentials already: the first call need not fetch them.
     Raises NoCredentialsError if there are none, since a client without credentials never looks
-    for them again.
+    for them again. Raises CloudError if no HTTP header can carry them.
     """
     from botocore.config import Config
     from botocore.exceptions import NoCredentialsError
@@ -94,13 +96,27 @@ def client(service: str, region: str, endpoint_url: str | None) -> Any:
     session = _session(service)
     if (credentials := session.get_credentials()) is None:
         raise NoCredentialsError
-    credentials.get_frozen_credentials()  # for a role, botocore would ask STS at the first call
+    # For a role, botocore would ask STS at the first call.
+    refuse_unsendable(credentials.get_frozen_credentials())
     service_client = session.create_client(service, endpoint_url=endpoint_url, config=config)
     if service == "ec2":
         describe_instances.attach(service_client)
     if service == "s3":
         conditional_writes.attach(service_client)
     return service_client
+
+
+def refuse_unsendable(credentials: ReadOnlyCredentials) -> None:
+    """Raise CloudError if no HTTP header can carry the credentials.
+
+    Python's own error would quote the session token, and logs would show it.
+    """
+    for name, value in (("key id", credentials.access_key), ("session token", credentials.token)):
+        if value and not (value.isascii() and value.isprintable()):
+            raise error_codes.error(
+                "MissingCredentials",
+                f"the {name} of the AWS credentials has a newline or another control character",
+            )
 
 
 def _session(service: str) -> Any:

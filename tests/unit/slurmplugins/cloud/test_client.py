@@ -8,6 +8,7 @@ from botocore.loaders import Loader
 from botocore.session import Session
 
 from slurmplugins.cloud.client import client
+from slurmplugins.errors import NoCredentials
 
 HERE = "http://127.0.0.1:1"
 ROLE = {
@@ -44,3 +45,14 @@ def test_a_client_is_made_without_listing_botocores_services(
     made = client(service, "eu-central-1", HERE)
     assert made.meta.service_model.service_name == service
     assert (made.meta.region_name, made.meta.endpoint_url) == ("eu-central-1", HERE)
+
+
+@pytest.mark.parametrize("value", ["PLANTED\n", "first\nPLANTED", "PLANTED\r", "PLANTED\u2019"])
+@pytest.mark.parametrize("name", ["AWS_ACCESS_KEY_ID", "AWS_SESSION_TOKEN"])
+def test_credentials_that_no_header_can_carry_are_refused_and_not_quoted(
+    name: str, value: str, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setenv(name, value)
+    with pytest.raises(NoCredentials) as refused:
+        client("ec2", "eu-central-1", HERE)
+    assert "PLANTED" not in str(refused.value)

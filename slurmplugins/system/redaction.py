@@ -1,14 +1,12 @@
-"""Remove secrets from lines of other programs, before they leave the machine.
-
-The toolkit's own logs have none (`system.logger`). This is the second lock.
-"""
+"""Remove secrets from texts of others: errors, tracebacks, and lines that leave the instance."""
 
 from __future__ import annotations
 
 import re
 from typing import Final
 
-from slurmplugins.system.logger import SECRET_WORDS
+SECRET_WORDS: Final = ("secret", "password", "token", "credential", "slurm_key")
+"""A name with one of these words says that its value is secret."""
 
 REDACTED: Final = "[redacted]"
 
@@ -25,7 +23,7 @@ _BEARER: Final = re.compile(r"\b(Bearer\s+)\S+", re.IGNORECASE | re.ASCII)
 
 
 def without_secrets(text: str) -> str:
-    """Return the line with each secret value replaced."""
+    """Return the text with each secret value replaced."""
     text = _KEY_ID.sub(REDACTED, text)
     text = _BEARER.sub(rf"\1{REDACTED}", text)
     return _ASSIGNMENT.sub(rf"\1{REDACTED}", text)

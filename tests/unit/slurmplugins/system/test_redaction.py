@@ -1,10 +1,10 @@
-"""Secrets in lines of other programs."""
+"""Secrets in texts of other programs."""
 
 from __future__ import annotations
 
 import pytest
 
-from slurmplugins.logs.redaction import REDACTED, without_secrets
+from slurmplugins.system.redaction import REDACTED, without_secrets
 
 
 @pytest.mark.parametrize(
