@@ -201,6 +201,15 @@ def test_launch_calls_are_as_reviewed(sent, templates):
         assert text == path.read_text(), f"{name} differs; TOOLKIT_GOLDEN=write accepts it"
 
 
+def test_the_cases_cover_efa_on_several_cards_and_placement_groups(sent, templates):
+    calls = [call for case_calls in sent.values() for call in case_calls]
+    with_templates = [launch for call in calls for launch in launches(call, templates)]
+    interfaces = [item for launch in with_templates for item in launch.get("NetworkInterfaces", ())]
+    assert "efa" in {item.get("InterfaceType") for item in interfaces}
+    assert max(item.get("NetworkCardIndex", 0) for item in interfaces) > 1
+    assert any("GroupName" in launch.get("Placement", {}) for launch in with_templates)
+
+
 def test_the_cases_cover_every_kind_of_launch(sent):
     calls = [call for case_calls in sent.values() for call in case_calls]
     markets = {call.get("InstanceMarketOptions", {}).get("MarketType", "") for call in calls}

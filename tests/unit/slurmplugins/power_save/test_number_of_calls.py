@@ -33,8 +33,10 @@ from tests.fakes.boundaries import watch
 from tests.fakes.engine import Bench
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from types import FrameType
+
+    from _typeshed import TraceFunction
 
 PERIOD = 15.0
 """Period of the reconcile timer, in seconds."""
@@ -45,9 +47,10 @@ OURS = str(Path(slurmplugins.__file__).parent)
 
 
 class Work:
-    """A counter of the function calls that our code makes and receives.
+    """A counter of the lines of our code that run, each time that they run.
 
-    It counts on all threads. CPU time grows with this number.
+    It counts on all threads. A turn of a loop counts, whether it calls something or compares only.
+    CPU time grows with this number.
     """
 
     def __init__(self) -> None:
@@ -55,17 +58,21 @@ class Work:
 
     @contextlib.contextmanager
     def counted(self) -> Iterator[None]:
-        threading.setprofile(self._event)
-        sys.setprofile(self._event)
+        before = sys.gettrace(), threading.gettrace()  # of a debugger, or of coverage
+        threading.settrace(self._event)
+        sys.settrace(self._event)
         try:
             yield
         finally:
-            sys.setprofile(None)
-            threading.setprofile(None)
+            sys.settrace(before[0])
+            threading.settrace(before[1])
 
-    def _event(self, frame: FrameType, event: str, _argument: object) -> None:
-        if event in {"call", "c_call"} and frame.f_code.co_filename.startswith(OURS):
+    def _event(self, frame: FrameType, event: str, _argument: object) -> TraceFunction | None:
+        if not frame.f_code.co_filename.startswith(OURS):
+            return None
+        if event == "line":
             next(self._numbers)
+        return self._event
 
     def total(self) -> int:
         return next(self._numbers)
@@ -170,6 +177,31 @@ def test_a_thousand_nodes_are_decided_in_the_calls_of_two_hundred_and_without_wa
             assert cluster.calls.pop(name, 0) == (batches if decide is launched else 0)
         found.append(cluster.calls)
     assert found[0] == found[1]
+
+
+PAIRS = """
+def pairs(nodes):
+    for first in nodes:
+        for second in nodes:
+            if first == second:
+                pass
+
+def comprehension(nodes):
+    return [first for first in nodes for second in nodes if first == second]
+"""
+
+
+@pytest.mark.parametrize("name", ["pairs", "comprehension"])
+def test_the_count_of_work_sees_a_loop_over_all_pairs_that_calls_nothing(name: str):
+    program: dict[str, Callable[[range], object]] = {}
+    exec(compile(PAIRS, f"{OURS}/pairs.py", "exec"), program)  # noqa: S102 - a program as if of ours
+    took = []
+    for count in (20, 100):
+        work = Work()
+        with work.counted():
+            program[name](range(count))
+        took.append(work.total())
+    assert took[1] > 20 * took[0]
 
 
 @pytest.mark.parametrize("decide", [launched, interrupted, let_go])
