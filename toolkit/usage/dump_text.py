@@ -42,7 +42,7 @@ _ONE_OF = (("jobid", "jobidraw"), ("submit",), ("start",), ("end",))
 _CALL = (
     "sacct -a -D -X -P --noconvert -S 2026-01-01 -o DBIndex,JobIDRaw,JobID,Restarts,Cluster,"
     "Partition,Account,User,QOS,Submit,Eligible,Start,End,State,ExitCode,DerivedExitCode,NNodes,AllocTRES,"
-    "NodeList,AdminComment,Comment,JobName"
+    "NodeList,AdminComment,Comment,JobName; leave out a field that sacct calls invalid"
 )
 
 
