@@ -20,7 +20,7 @@
         ├── Throttled         too many requests: wait, then repeat.
         ├── Denied            permissions: a person must give them.
         │   └── Unauthenticated  EC2 rejects the keys: a wrong clock, or keys just renewed.
-        │       └── NoCredentials no keys found: the metadata service may be slow.
+        │       └── NoCredentials no usable keys: the metadata service may be slow.
         ├── InvalidRequest    the request can never work.
         ├── NotFound          EC2 does not know an id or name in the request.
         ├── SomeNotTerminated EC2 refuses to terminate some instances; it terminated the others.

@@ -97,7 +97,7 @@ def client(service: str, region: str, endpoint_url: str | None) -> Any:
     if (credentials := session.get_credentials()) is None:
         raise NoCredentialsError
     # For a role, botocore would ask STS at the first call.
-    refuse_unsendable(credentials.get_frozen_credentials())
+    _refuse_unsendable(credentials.get_frozen_credentials())
     service_client = session.create_client(service, endpoint_url=endpoint_url, config=config)
     if service == "ec2":
         describe_instances.attach(service_client)
@@ -106,7 +106,7 @@ def client(service: str, region: str, endpoint_url: str | None) -> Any:
     return service_client
 
 
-def refuse_unsendable(credentials: ReadOnlyCredentials) -> None:
+def _refuse_unsendable(credentials: ReadOnlyCredentials) -> None:
     """Raise CloudError if no HTTP header can carry the credentials.
 
     Python's own error would quote the session token, and logs would show it.
@@ -115,7 +115,8 @@ def refuse_unsendable(credentials: ReadOnlyCredentials) -> None:
         if value and not (value.isascii() and value.isprintable()):
             raise error_codes.error(
                 "MissingCredentials",
-                f"the {name} of the AWS credentials has a newline or another control character",
+                f"the {name} of the AWS credentials has a character that no HTTP header can carry, "
+                "such as a newline",
             )
 
 

@@ -12,10 +12,10 @@ from itertools import chain
 from typing import TYPE_CHECKING, Final, Protocol
 
 from slurmplugins.errors import CloudError, InvalidRequest
+from slurmplugins.logs.redaction import without_secrets
 from slurmplugins.model.json_input import loads
 from slurmplugins.system.files import write_atomically
 from slurmplugins.system.log_events import LogEvent
-from slurmplugins.system.redaction import without_secrets
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 from slurmplugins.errors import BadName
 from slurmplugins.model import hostlist
-from slurmplugins.system.redaction import REDACTED, SECRET_WORDS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -25,6 +24,7 @@ if TYPE_CHECKING:
     from slurmplugins.system.log_events import LogEvent
 
 
+SECRET_WORDS: Final = ("secret", "password", "token", "credential", "slurm_key")
 MAX_BYTES: Final = 16 * 1024 * 1024
 """Size at which a new log file begins; the previous one is kept too."""
 
@@ -68,7 +68,7 @@ class Log:
     def _emit(self, level: str, event: LogEvent, fields: dict[str, object]) -> None:
         record = {"at": round(self._clock.now(), 3), "level": level, "event": event}
         for key, value in {**self._fields, **fields}.items():
-            record[key] = REDACTED if _secret(key) else value
+            record[key] = "[redacted]" if _secret(key) else value
         for line in lines_of(record):
             self._write(line + "\n")
 

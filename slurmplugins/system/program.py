@@ -10,7 +10,6 @@ from slurmplugins.config import paths
 from slurmplugins.system import decision_log, logger as log
 from slurmplugins.system.clock import SystemClock
 from slurmplugins.system.log_events import LogEvent
-from slurmplugins.system.redaction import without_secrets
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -40,22 +39,20 @@ def open_log(program: str) -> Log:
 def run_to_exit_code(logger: Log, work: Callable[[], None]) -> int:
     """Run the program and return its exit code.
 
-    Returns 0, or 1 with the error in the log and on standard error. Raises nothing. An error may
-    quote a command line or a file, so the secrets in its text are removed.
+    Returns 0, or 1 with the error in the log and on standard error. Raises nothing.
     """
     try:
         work()
     except Exception as error:  # noqa: BLE001 - the last handler before the process ends
         import traceback
 
-        text = f"{type(error).__name__}: {without_secrets(str(error))}"
         logger.failure(
             LogEvent.PROGRAM_FAILED,
-            error=text,
+            error=f"{type(error).__name__}: {error}",
             slug=getattr(error, "reason_code", "state" if isinstance(error, OSError) else "bug"),
-            trace=without_secrets(traceback.format_exc())[-2000:],
+            trace=traceback.format_exc()[-2000:],
         )
         if sys.stderr is not None:
-            sys.stderr.write(f"{text}\n")
+            sys.stderr.write(f"{type(error).__name__}: {error}\n")
         return 1
     return 0

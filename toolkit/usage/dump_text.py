@@ -42,7 +42,7 @@ _ONE_OF = (("jobid", "jobidraw"), ("submit",), ("start",), ("end",))
 _CALL = (
     "sacct -a -D -X -P --noconvert -S 2026-01-01 -o DBIndex,JobIDRaw,JobID,Restarts,Cluster,"
     "Partition,Account,User,QOS,Submit,Eligible,Start,End,State,ExitCode,DerivedExitCode,NNodes,AllocTRES,"
-    "NodeList,AdminComment,Comment,JobName; leave out a field that sacct calls invalid"
+    "NodeList,AdminComment,Comment,JobName"
 )
 
 
@@ -110,7 +110,8 @@ def dump_format(header: str, delimiter: str | None = None) -> DumpFormat:
     missing = [names[-1] for names in _ONE_OF if not set(names) & set(fields)]
     if missing:
         raise DumpUnreadable(
-            f"the dump has no field {', '.join(missing)}", next_step=f"dump it by: {_CALL}"
+            f"the dump has no field {', '.join(missing)}",
+            next_step=f"leave out a field that sacct calls invalid; dump it by: {_CALL}",
         )
     return DumpFormat(delimiter, fields)
 

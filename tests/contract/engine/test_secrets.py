@@ -133,7 +133,10 @@ def test_a_secret_is_in_nothing_that_is_told_of_a_value_that_http_refuses(
 def test_a_secret_is_in_nothing_that_is_told_of_a_credentials_file_that_is_damaged(
     cluster: SimulatedCluster,
 ):
-    """Leave the equals sign out of a line of the credentials file."""
+    """Leave the equals sign out of a line of the credentials file.
+
+    botocore keeps the line out of its error, and this holds botocore to that.
+    """
     path = cluster.folder / "credentials"
     path.write_text(f"[default]\naws_access_key_id = AKIA\naws_secret_access_key {SECRET}\n")
     cluster.environment = {

@@ -48,11 +48,13 @@ def test_a_client_is_made_without_listing_botocores_services(
 
 
 @pytest.mark.parametrize("value", ["PLANTED\n", "first\nPLANTED", "PLANTED\r", "PLANTED\u2019"])
-@pytest.mark.parametrize("name", ["AWS_ACCESS_KEY_ID", "AWS_SESSION_TOKEN"])
+@pytest.mark.parametrize(
+    ("name", "words"), [("AWS_ACCESS_KEY_ID", "key id"), ("AWS_SESSION_TOKEN", "session token")]
+)
 def test_credentials_that_no_header_can_carry_are_refused_and_not_quoted(
-    name: str, value: str, monkeypatch: pytest.MonkeyPatch
+    name: str, words: str, value: str, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setenv(name, value)
-    with pytest.raises(NoCredentials) as refused:
+    with pytest.raises(NoCredentials, match=f"the {words} of the AWS") as refused:
         client("ec2", "eu-central-1", HERE)
     assert "PLANTED" not in str(refused.value)

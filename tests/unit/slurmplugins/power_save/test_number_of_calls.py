@@ -49,8 +49,8 @@ OURS = str(Path(slurmplugins.__file__).parent)
 class Work:
     """A counter of the lines of our code that run, each time that they run.
 
-    It counts on all threads. A turn of a loop counts, whether it calls something or compares only.
-    CPU time grows with this number.
+    It counts on all threads. A turn of a loop in Python counts, whether it calls something or
+    compares only. A loop inside C, such as `x in list`, does not.
     """
 
     def __init__(self) -> None:
