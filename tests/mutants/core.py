@@ -103,19 +103,34 @@ CORE: dict[str, tuple[str, ...]] = {
     "toolkit/training/checkpoint/hashed_file.py": FILES,
     "toolkit/training/checkpoint/tier.py": TRAINING,
     "toolkit/training/checkpoint/background_save.py": TRAINING,
-    "toolkit/training/checkpoint/block_reader.py": TRAINING,
+    "toolkit/training/checkpoint/block_reader.py": ("tests/contract/training/test_elastic.py",),
     "toolkit/training/checkpoint/collective.py": TRAINING,
-    "toolkit/training/checkpoint/dcp_codec.py": TRAINING,
-    "toolkit/training/checkpoint/deepspeed_codec.py": TRAINING,
+    "toolkit/training/checkpoint/dcp_codec.py": (
+        "tests/contract/training/test_checkpoint_faults.py",
+        "tests/contract/training/test_sharded_faults.py",
+    ),
+    "toolkit/training/checkpoint/deepspeed_codec.py": (
+        "tests/contract/training/test_zero_faults.py",
+    ),
     "toolkit/training/checkpoint/hashes.py": TRAINING,
     "toolkit/training/checkpoint/local_disk.py": TRAINING,
-    "toolkit/training/checkpoint/pinned_memory.py": TRAINING,
-    "toolkit/training/checkpoint/replication.py": TRAINING,
-    "toolkit/training/checkpoint/s3_tier.py": TRAINING,
+    "toolkit/training/checkpoint/pinned_memory.py": (
+        "tests/contract/training/test_pinned_memory.py",
+    ),
+    "toolkit/training/checkpoint/replication.py": (
+        *TRAINING,
+        "tests/contract/training/test_checkpoint_tiers.py",
+    ),
+    "toolkit/training/checkpoint/s3_tier.py": (
+        "tests/contract/training/test_s3_tier.py",
+        "tests/contract/training/test_s3_faults.py",
+    ),
     "toolkit/training/checkpoint/save_interval.py": TRAINING,
     "toolkit/training/checkpoint/save_schedule.py": TRAINING,
-    "toolkit/training/checkpoint/staging.py": TRAINING,
-    "toolkit/training/checkpoint/torch_codec.py": TRAINING,
+    "toolkit/training/checkpoint/staging.py": ("tests/contract/training/test_pinned_memory.py",),
+    "toolkit/training/checkpoint/torch_codec.py": (
+        "tests/contract/training/test_checkpoint_faults.py",
+    ),
     "toolkit/training/run_folder/checkpoint_names.py": FILES,
 }
 
