@@ -60,7 +60,7 @@ def said(cluster: SimulatedCluster) -> Iterator[tuple[str, str]]:
 def assert_unseen(cluster: SimulatedCluster, *, asked: bool = True) -> None:
     """Fail where the secret is in any output.
 
-    With `asked`, some request must have reached EC2.
+    With `asked`, some request must have reached EC2, and without it none.
     """
     hidden = [base64.b64encode(b"." * shift + SECRET.encode()).decode()[4:-4] for shift in range(3)]
     places = dict(said(cluster))
@@ -110,7 +110,7 @@ def test_a_secret_is_in_nothing_that_is_told_of_a_failing_call(
     assert_unseen(cluster)
 
 
-def test_a_secret_is_in_nothing_that_is_told_of_a_value_that_http_refuses(
+def test_a_secret_is_in_no_output_if_no_header_can_carry_the_session_token(
     cluster: SimulatedCluster,
 ):
     """Put a newline into the session token.
