@@ -88,6 +88,8 @@ _set_up() {
   export TOOLKIT_ATTEMPT_STARTED TOOLKIT_ENV
   export PYTHONPATH="${TOOLKIT_LIB:-/shared/lib}${PYTHONPATH:+:$PYTHONPATH}"
   export PYTHONUNBUFFERED=1
+  # Its thread changes the environment while requests are read from it, and asks the Internet.
+  export MLFLOW_DISABLE_TELEMETRY=${MLFLOW_DISABLE_TELEMETRY:-true}
   _find_slurm_id
 }
 

@@ -15,6 +15,7 @@ ON_ONE = (*ON_FARM, "--nodes=1", "--time=20")
 CONNECT = """
 import json, os, sys, warnings
 os.environ["MLFLOW_HTTP_REQUEST_MAX_RETRIES"] = "3"
+os.environ["MLFLOW_DISABLE_TELEMETRY"] = "true"
 warnings.filterwarnings("ignore")
 import grpc
 from mlflow.exceptions import MlflowException

@@ -346,10 +346,15 @@ def test_a_script_of_any_name_runs_and_nothing_else_does(cluster):
     option does, and has what a shell would run.
     """
     name = "-it's $(touch pwned);é.py"
-    (cluster.root / name).write_text("import sys\nprint('argv', sys.argv[1:])\n")
+    (cluster.root / name).write_text(
+        "import os, sys\n"
+        "print('argv', sys.argv[1:])\n"
+        "print('MLflow asks the Internet:', os.environ['MLFLOW_DISABLE_TELEMETRY'] != 'true')\n"
+    )
     odd = ["two words", "$HOME", "`id`", "--flag=*", ""]
     assert cluster.run(4, 0, *odd, script=name, ranks=1, torchrun=True) == 0, cluster.log(4)
     assert f"argv {odd}" in cluster.log(4)
+    assert "MLflow asks the Internet: False" in cluster.log(4)
     assert not (cluster.root / "pwned").exists()
 
 

@@ -43,6 +43,8 @@ class MlflowServer:
         # The client's own 7 tries of 120 s each would outlast a spot notice.
         os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "1")
         os.environ.setdefault("MLFLOW_HTTP_REQUEST_TIMEOUT", "10")
+        # Its thread changes os.environ, and a request that reads os.environ meanwhile fails.
+        os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
         from mlflow.tracking import MlflowClient
 
         self._client = MlflowClient(tracking_uri=uri)
