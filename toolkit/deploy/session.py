@@ -159,6 +159,11 @@ def translate(error: BotoCoreError | ClientError, config: ClusterConfig) -> AwsE
         return _refusal(error)
     if isinstance(error, NoCredentialsError | PartialCredentialsError | ProfileNotFound):
         return CredentialsMissing(str(error), next_step=_credentials_hint(config))
+    if _is_unsendable(error):
+        return CredentialsMissing(
+            "the AWS credentials have a character that no HTTP header can carry, such as a newline",
+            next_step=_credentials_hint(config),
+        )
     if isinstance(error, BotoConnectionError | HTTPClientError):
         return EndpointUnreachable(
             str(error),
@@ -167,6 +172,14 @@ def translate(error: BotoCoreError | ClientError, config: ClusterConfig) -> AwsE
             else f"check the network, and that aws.region {config.aws.region} is right",
         )
     return AwsError(str(error))
+
+
+def _is_unsendable(error: BotoCoreError) -> bool:
+    """Return whether http.client refused a header.
+
+    Its words quote the header, which is the session token.
+    """
+    return isinstance(error, HTTPClientError) and "Invalid header value" in str(error)
 
 
 def _refusal(error: ClientError) -> AwsError:
