@@ -16,7 +16,8 @@ _KEY_ID: Final = re.compile(r"\b(?:AKIA|ASIA)[A-Z0-9]{16}\b", re.ASCII)
 """Ids of access keys (IAM User Guide, "Unique identifiers")."""
 
 _ASSIGNMENT: Final = re.compile(
-    rf"((?<![\w.-])[\w.-]*(?:{'|'.join(SECRET_WORDS)})[\w.-]*[\"']?\s*[=:]\s*[\"']?)([^\s\"',;&]+)",
+    rf"((?<![\w.-])(?=[\w.-]*(?:{'|'.join(SECRET_WORDS)}))[\w.-]*+[\"']?\s*[=:]\s*[\"']?)"
+    r"([^\s\"',;&]+)",
     re.IGNORECASE | re.ASCII,
 )
 """A value behind a name that says that it is secret: `db_password=…`, `"SecretKey": "…"`."""

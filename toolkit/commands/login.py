@@ -22,7 +22,8 @@ if TYPE_CHECKING:
 
 HOST_KEY = "/srv/head/ssh/host_ed25519_key.pub"
 CREDENTIALS = (
-    *("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN"),
+    *("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "AWS_SECURITY_TOKEN"),
+    "AWS_CREDENTIAL_EXPIRATION",
     *("AWS_PROFILE", "AWS_DEFAULT_PROFILE"),
 )
 """The AWS CLI's variables that say whose credentials it uses."""

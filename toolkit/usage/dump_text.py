@@ -111,7 +111,7 @@ def dump_format(header: str, delimiter: str | None = None) -> DumpFormat:
     if missing:
         raise DumpUnreadable(
             f"the dump has no field {', '.join(missing)}",
-            next_step=f"leave out a field that sacct calls invalid; dump it by: {_CALL}",
+            next_step=f"dump it by: {_CALL}; leave out a field that sacct calls invalid",
         )
     return DumpFormat(delimiter, fields)
 
@@ -119,7 +119,8 @@ def dump_format(header: str, delimiter: str | None = None) -> DumpFormat:
 def _no_header(header: str) -> DumpUnreadable:
     return DumpUnreadable(
         f"the first line names no fields of sacct: {header[:80]!r}",
-        next_step=f"keep the header (no --noheader), or give --delimiter. A good call: {_CALL}",
+        next_step="keep the header (no --noheader), or give --delimiter, and leave out a field that"
+        f" sacct calls invalid. A good call: {_CALL}",
     )
 
 

@@ -17,7 +17,13 @@ def test_login_as_names_the_document_and_the_user():
     assert "user=ada" not in login.login_argv(config, "i-1")
 
 
-OTHERS = {"AWS_ACCESS_KEY_ID": "A", "AWS_SESSION_TOKEN": "T", "AWS_DEFAULT_PROFILE": "other"}
+OTHERS = {
+    "AWS_ACCESS_KEY_ID": "A",
+    "AWS_SESSION_TOKEN": "T",
+    "AWS_SECURITY_TOKEN": "T",  # botocore takes it before the one above
+    "AWS_CREDENTIAL_EXPIRATION": "2026-11-01T00:00:00Z",
+    "AWS_DEFAULT_PROFILE": "other",
+}
 OURS = {"AWS_ACCESS_KEY_ID": "B", "AWS_SECRET_ACCESS_KEY": "C"}
 
 
