@@ -36,7 +36,7 @@ class Action(StrEnum):
     HOLD = "hold"
     """No waiting job starts. Running jobs go on."""
     REQUEUE = "requeue"
-    """As hold, and running batch jobs save their work and wait."""
+    """As hold, and running batch jobs stop at once and wait."""
     REFUSE = "refuse"
     """As hold, and sbatch refuses new jobs."""
 

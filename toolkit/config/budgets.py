@@ -27,7 +27,7 @@ class BudgetStepSection(Section):
     """Percent of the amount that is spent."""
     do: Literal["warn", "spot-only", "hold", "requeue", "refuse"]
     """`warn`: the audit log and `notify`. `spot-only`: no new job where instances may be bought on
-    demand. `hold`: no waiting job starts. `requeue`: running batch jobs save and wait, too.
+    demand. `hold`: no waiting job starts. `requeue`: running batch jobs stop and wait, too.
     `refuse`: sbatch refuses new jobs, too.
     """
 
