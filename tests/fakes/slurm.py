@@ -237,9 +237,9 @@ class FakeSlurm:
             item.flags = {"ALLOCATED", "CLOUD", "POWERING_UP", "NOT_RESPONDING"}
             item.asked_at = self.clock.monotonic()
             item.since, item.reason = self.clock.now(), ""
-        known = self.queue.setdefault(job, JobState())
+        known = self.queue.setdefault(job, JobState(whole=whole))
+        assert known.whole == whole, f"slurmctld starts no component alone, as here {job}"
         known.nodes, known.state, known.size = tuple(nodes), "RUNNING", len(nodes)
-        known.whole = whole
         known.shape = known.shape or tuple(_kind(name) for name in nodes)
         return JobRequest(job, tuple(nodes))
 
