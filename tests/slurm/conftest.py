@@ -204,7 +204,7 @@ class Cluster:
 
         It is not only started: a run of its timer that began before would count.
         """
-        self.run("systemctl", "restart", "slurm-prices.service")
+        self.run("systemctl", "restart", "slurm-prices.service", timeout=600)
 
     def job(self, number: str) -> dict:
         """Return slurmctld's record of a job that it has not forgotten."""
