@@ -1,6 +1,6 @@
 """Command that makes mutants and runs the tests on them.
 
-python -m tests.mutants [by-hand | MODULE ...]
+python -m tests.mutants [by-hand [FILE ...] | mended [FILE ...] | MODULE ...]
 """
 
 from __future__ import annotations
@@ -8,9 +8,14 @@ from __future__ import annotations
 import sys
 
 from tests.mutants import by_hand, by_tool
+from tests.mutants.mended import MENDED
+from tests.mutants.reviewed import REVIEWED
+
+TABLES = {"by-hand": REVIEWED, "mended": MENDED}
 
 if __name__ == "__main__":
-    arguments = sys.argv[1:]
-    raise SystemExit(
-        by_hand.main(arguments[1:]) if arguments[:1] == ["by-hand"] else by_tool.main(arguments)
-    )
+    match sys.argv[1:]:
+        case [table, *paths] if table in TABLES:
+            raise SystemExit(by_hand.main(TABLES[table], paths))
+        case modules:
+            raise SystemExit(by_tool.main(modules))

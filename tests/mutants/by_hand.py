@@ -1,4 +1,4 @@
-"""The reviewer's mutants, each with the tests that must fail on it."""
+"""Mutants made by hand, each with the tests that must fail on it."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import re
 import subprocess
 from typing import TYPE_CHECKING
 
-from tests.mutants.reviewed import REVIEWED
 from tests.mutants.tree import ROOT, copied, say
 
 if TYPE_CHECKING:
@@ -22,12 +21,12 @@ QUIET = ("-p", "no:cacheprovider", "-p", "no:randomly", "--timeout=120")
 FAILED = re.compile(r"^(?:FAILED|ERROR) (\S+)", re.MULTILINE)
 
 
-def main(paths: Sequence[str]) -> int:
-    """Print the table of the mutants of some files, or of all.
+def main(mutants: Sequence[Mutant], paths: Sequence[str]) -> int:
+    """Print a table of mutants: those of some files, or all.
 
     Returns 1 if a mutant survives or is out of date.
     """
-    chosen = [item for item in REVIEWED if not paths or item.path in paths]
+    chosen = [item for item in mutants if not paths or item.path in paths]
     wrong = 0
     with copied() as tree:
         for tests in dict.fromkeys(item.tests for item in chosen):
