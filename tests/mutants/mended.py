@@ -41,7 +41,7 @@ MENDED: Final[tuple[Mutant, ...]] = (
     ),
     Mutant(
         f"{LAUNCH}/launch_call.py",
-        "fault 1: forget the doubt of a call without an answer",
+        "fault 1: forget that a call without an answer may have launched",
         "if unanswered and not isinstance(error, CloudUnreachable):",
         "if unanswered:",
         (f"{ANSWERS}ten_minutes_of_504_start_two_instances_for_two_nodes",),

@@ -42,7 +42,7 @@ _ONE_OF = (("jobid", "jobidraw"), ("submit",), ("start",), ("end",))
 _CALL = (
     "sacct -a -D -X -P --noconvert -S 2026-01-01 -o DBIndex,JobIDRaw,JobID,Restarts,Cluster,"
     "Partition,Account,User,QOS,Submit,Eligible,Start,End,State,ExitCode,DerivedExitCode,NNodes,AllocTRES,"
-    "NodeList,AdminComment,Comment,JobName"
+    "NodeList,AdminComment,Comment,JobName; leave out a field that sacct calls invalid"
 )
 
 
@@ -111,7 +111,7 @@ def dump_format(header: str, delimiter: str | None = None) -> DumpFormat:
     if missing:
         raise DumpUnreadable(
             f"the dump has no field {', '.join(missing)}",
-            next_step=f"dump it by: {_CALL}; leave out a field that sacct calls invalid",
+            next_step=f"dump it by: {_CALL}",
         )
     return DumpFormat(delimiter, fields)
 
@@ -119,8 +119,7 @@ def dump_format(header: str, delimiter: str | None = None) -> DumpFormat:
 def _no_header(header: str) -> DumpUnreadable:
     return DumpUnreadable(
         f"the first line names no fields of sacct: {header[:80]!r}",
-        next_step="keep the header (no --noheader), or give --delimiter, and leave out a field that"
-        f" sacct calls invalid. A good call: {_CALL}",
+        next_step=f"keep the header (no --noheader), or give --delimiter. A good call: {_CALL}",
     )
 
 

@@ -59,9 +59,9 @@ def test_an_unreachable_endpoint_names_toolkit_local_up():
 def test_a_session_token_that_no_header_can_carry_is_named_and_not_shown(monkeypatch):
     monkeypatch.setenv("AWS_SESSION_TOKEN", "first\nplanted")
     config = bare(endpoint_url="http://127.0.0.1:1")
-    with pytest.raises(CredentialsMissing, match="such as a newline") as caught:  # noqa: SIM117
-        with connected(config) as clients:
-            clients.client("sts").get_caller_identity()
+    refused = pytest.raises(CredentialsMissing, match="such as a newline")
+    with refused as caught, connected(config) as clients:
+        clients.client("sts").get_caller_identity()
     assert "planted" not in f"{caught.value} {caught.value.next_step}"
 
 
