@@ -115,8 +115,7 @@ coverage: setup-test ## Branches of the core that no unit, property or golden te
 
 # Not part of `make test`: it takes ten minutes or more. MODULES="slurmplugins/launch/fallback.py" takes one or two.
 mutants: setup-test ## Whether the tests would notice; docs/testing.md (MODULES=...)
-	@$(if $(MODULES),true,nice $(BIN)/python -m tests.mutants by-hand)
-	@$(if $(MODULES),true,nice $(BIN)/python -m tests.mutants mended)
+	@for table in $(if $(MODULES),,by-hand mended); do nice $(BIN)/python -m tests.mutants $$table; done
 	@nice $(BIN)/python -m tests.mutants $(MODULES)
 
 house: setup-test ## Files by room, circles, docstrings against the rules, modules that one launch needs

@@ -24,6 +24,7 @@ from toolkit.errors import (
     EndpointUnreachable,
     RequestRefused,
 )
+from toolkit.training.io.sendable_credentials import require_sendable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -99,7 +100,7 @@ class Clients:
     def _connect(self, service: str, region: str) -> Any:
         from botocore.config import Config
 
-        return self._session.client(  # type: ignore[call-overload]
+        client = self._session.client(  # type: ignore[call-overload]
             service,
             region_name=region,
             endpoint_url=self.config.aws.endpoint_url,
@@ -109,6 +110,8 @@ class Clients:
                 retries={"mode": "standard", "max_attempts": ATTEMPTS},
             ),
         )
+        require_sendable(client)
+        return client
 
     def key_variables(self) -> dict[str, str]:
         """Return the keys of these clients, as environment variables.
@@ -159,11 +162,6 @@ def translate(error: BotoCoreError | ClientError, config: ClusterConfig) -> AwsE
         return _refusal(error)
     if isinstance(error, NoCredentialsError | PartialCredentialsError | ProfileNotFound):
         return CredentialsMissing(str(error), next_step=_credentials_hint(config))
-    if _is_unsendable(error):
-        return CredentialsMissing(
-            "the AWS credentials have a character that no HTTP header can carry, such as a newline",
-            next_step=_credentials_hint(config),
-        )
     if isinstance(error, BotoConnectionError | HTTPClientError):
         return EndpointUnreachable(
             str(error),
@@ -172,14 +170,6 @@ def translate(error: BotoCoreError | ClientError, config: ClusterConfig) -> AwsE
             else f"check the network, and that aws.region {config.aws.region} is right",
         )
     return AwsError(str(error))
-
-
-def _is_unsendable(error: BotoCoreError) -> bool:
-    """Return whether http.client refused a header.
-
-    Its words quote the header, which is the session token.
-    """
-    return isinstance(error, HTTPClientError) and "Invalid header value" in str(error)
 
 
 def _refusal(error: ClientError) -> AwsError:

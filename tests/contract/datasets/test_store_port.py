@@ -394,6 +394,14 @@ def test_a_process_without_credentials_is_told_to_run_in_a_job(aws, monkeypatch)
     client.close()
 
 
+def test_a_token_that_no_header_can_carry_fails_and_is_not_asked_again(aws, monkeypatch):
+    monkeypatch.setenv("AWS_SESSION_TOKEN", "first\nplanted")
+    with pytest.raises(StoreFailed, match="such as a newline") as error:
+        S3Store("any", "").read("names/x")
+    assert not isinstance(error.value, StoreUnreachable)
+    assert "planted" not in f"{error.value} {error.value.next_step}"
+
+
 def test_s3_errors_become_store_errors(aws, monkeypatch):
     with pytest.raises(StoreFailed, match="NoSuchBucket"):
         S3Store("never-made", "", client=aws).read("names/x")

@@ -23,16 +23,22 @@ def worker():
     here = Path(__file__).resolve().parent
 
     def run(name, *words, timeout, **environment):
-        done = subprocess.run(
-            [sys.executable, str(here / name), *words],
-            env=os.environ
-            | {"PYTHONPATH": str(here.parents[2]), "OMP_NUM_THREADS": "1"}
-            | environment,
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=timeout,
-        )
+        # A rank that is killed leaves its temporary files.
+        with tempfile.TemporaryDirectory() as folder:
+            done = subprocess.run(
+                [sys.executable, str(here / name), *words],
+                env=os.environ
+                | {
+                    "PYTHONPATH": str(here.parents[2]),
+                    "OMP_NUM_THREADS": "1",
+                    "TMPDIR": folder,
+                }
+                | environment,
+                capture_output=True,
+                text=True,
+                check=False,
+                timeout=timeout,
+            )
         assert done.returncode == 0, f"{done.stdout[-4000:]}\n{done.stderr[-6000:]}"
 
     return run

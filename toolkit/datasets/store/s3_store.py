@@ -256,6 +256,8 @@ def _client(connections: int) -> Any:
 def _store_errors(url: str) -> Iterator[None]:
     from botocore.exceptions import BotoCoreError, ClientError, NoCredentialsError
 
+    from toolkit.training.io.sendable_credentials import UnsendableCredentialsError
+
     try:
         yield
     except ClientError as error:
@@ -264,6 +266,9 @@ def _store_errors(url: str) -> Iterator[None]:
         is_transient = status in _TRANSIENT_STATUSES or details.get("Code") in _TRANSIENT_CODES
         error_class = StoreUnreachable if is_transient else StoreFailed
         raise error_class(f"{url}: {details.get('Code')}: {details.get('Message')}") from error
+    except UnsendableCredentialsError as error:
+        next_step = "write the credentials again, without the character"
+        raise StoreFailed(f"{url}: {error}", next_step=next_step) from error
     except NoCredentialsError as error:
         raise StoreFailed(
             f"{url}: this process has no AWS credentials",

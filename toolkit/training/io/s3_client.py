@@ -18,6 +18,8 @@ def s3_client(connections: int) -> Any:
     import boto3
     from botocore.config import Config
 
+    from toolkit.training.io.sendable_credentials import require_sendable
+
     session, site = boto3.Session(), site_facts()
     region = session.region_name or site.get("aws_region")
     # Another endpoint is another cloud: the environment's holds for datasets and checkpoints both.
@@ -29,4 +31,6 @@ def s3_client(connections: int) -> Any:
         max_pool_connections=connections,
         retries={"mode": "standard", "total_max_attempts": 6},
     )
-    return session.client("s3", region_name=region, endpoint_url=endpoint, config=config)
+    client = session.client("s3", region_name=region, endpoint_url=endpoint, config=config)
+    require_sendable(client)
+    return client

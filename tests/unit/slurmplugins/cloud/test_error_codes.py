@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from botocore.exceptions import ClientError
+from botocore.exceptions import BotoCoreError, ChecksumError, ClientError, IncompleteReadError
 from botocore.parsers import ResponseParserError
 
 from slurmplugins import errors
@@ -82,6 +82,20 @@ def test_what_botocore_can_not_read_is_no_answer():
     with pytest.raises(errors.CloudUnreachable) as caught:
         call(FakeClock(), "run_instances", unread)
     assert len(caught.value.message) < 1000
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        IncompleteReadError(actual_bytes=1, expected_bytes=2),
+        ChecksumError(checksum_type="crc32", expected_checksum="a", actual_checksum="b"),
+    ],
+)
+def test_a_damaged_answer_is_no_refusal(error: BotoCoreError):
+    """Know that the call was sent: EC2 may have carried it out."""
+    translated = translate(error)
+    assert isinstance(translated, errors.CloudUnreachable)
+    assert translated.code == type(error).__name__
 
 
 @pytest.mark.parametrize("error", [KeyError("x"), ValueError("x"), AttributeError("x")])
