@@ -319,7 +319,7 @@ class Trouble(RuleBasedStateMachine):
             for ask in wanted
             if (job := self.bench.slurm.queue.get(ask.job or 0))
         }
-        allocated = frozenset().union(*allocations.values())
+        allocated = {node for job in self.bench.slurm.queue.values() for node in job.nodes}
         jobs = []
         for ask in wanted:
             nodes = allocations.get(ask.job, set()).union(set(ask.nodes) - allocated)
