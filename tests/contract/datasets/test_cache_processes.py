@@ -22,7 +22,7 @@ from toolkit.datasets.store.add import add
 from toolkit.datasets.store.catalog import Catalog
 from toolkit.datasets.store.folder_store import FolderStore
 
-pytestmark = pytest.mark.timeout(900)
+pytestmark = pytest.mark.timeout(1800)
 
 FILLER = Path(__file__).with_name("fill_process.py")
 REPO = Path(__file__).resolve().parents[3]

@@ -54,11 +54,18 @@ paths.BURST, paths.STATE, paths.LOGS = folder / "burst.json", folder / "state", 
 paths.DECISIONS, paths.SLURM_CONF = paths.STATE / "decisions.jsonl", folder / "slurm.conf"
 paths.SLURM_BIN, paths.SHARED = str(folder / "bin"), folder / "shared"
 began, speed, ahead, wrong = {began!r}, {speed!r}, {ahead!r}, {wrong!r}
+skips_sleep = {skips_sleep!r}
 real, wait = time.time, time.sleep
 true = lambda: began + (real() - began) * speed + ahead
 clock.SystemClock.now = lambda self: true() + wrong
 clock.SystemClock.monotonic = lambda self: true() - {booted_at!r}
-clock.SystemClock.sleep = lambda self, seconds: wait(seconds / (speed or 1))
+def sleep(self, seconds):
+    global ahead
+    if skips_sleep:
+        ahead += seconds
+    else:
+        wait(seconds / (speed or 1))
+clock.SystemClock.sleep = sleep
 clock.SystemClock.boot = lambda self: {boot!r}
 daemonize.fork_to_background = lambda: True  # it stays with the caller, who waits for its end
 from slurmplugins import {program}
@@ -82,10 +89,12 @@ sys.exit(answer["status"])
 class ClusterClock:
     """A clock that runs `speed` times as fast as real time.
 
-    `ahead` is the time that a test skipped. At speed 0 nothing else moves it.
+    `ahead` is the time that a test skipped. At speed 0 nothing else moves it. With `skips_sleep`
+    a program does not sleep: its own clock alone moves on.
     """
 
     speed: float = 1.0
+    skips_sleep: bool = False
     began: float = field(default_factory=time.time)
     skipped: list[float] = field(default_factory=list)
 
@@ -485,7 +494,7 @@ class SimulatedCluster:
         code = PROGRAM.format(
             root=str(ROOT), folder=str(self.folder), program=program, began=self.clock.began,
             speed=self.clock.speed, ahead=self.clock.ahead, wrong=self.wrong, boot=self.boot_id,
-            booted_at=self.booted_at,
+            booted_at=self.booted_at, skips_sleep=self.clock.skips_sleep,
         )  # fmt: skip
         environment = {
             "AWS_ACCESS_KEY_ID": ADMIN_KEY,
@@ -580,7 +589,7 @@ def served(controller: Controller, folder: Path) -> Iterator[None]:
 
 @contextlib.contextmanager
 def running_cluster(
-    folder: Path, *, speed: float = 1.0, **options: Any
+    folder: Path, *, speed: float = 1.0, skips_sleep: bool = False, **options: Any
 ) -> Iterator[SimulatedCluster]:
     """Run a new cluster in which nothing runs.
 
@@ -593,7 +602,7 @@ def running_cluster(
     listeners = Listeners()
     with started(folder / "cloud", **options) as local:
         gate = Gate(local.cloud)
-        cluster = SimulatedCluster(folder, local, gate, ClusterClock(speed))
+        cluster = SimulatedCluster(folder, local, gate, ClusterClock(speed, skips_sleep))
         if not speed:
             local.clock.stop()
             local.wall.stop(cluster.clock.began)

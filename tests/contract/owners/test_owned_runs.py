@@ -28,7 +28,7 @@ from tests.contract.owners.servers import (
 )
 from tests.patience import PROGRAM_SECONDS
 
-pytestmark = pytest.mark.timeout(900)
+pytestmark = pytest.mark.timeout(1800)
 API = "/api/2.0/mlflow"
 ONLY = "only its owner can change it"
 

@@ -24,7 +24,7 @@ from toolkit.submit import checks
 from toolkit.submit.plan import plan
 from toolkit.submit.slurm_client import SlurmClient
 
-pytestmark = pytest.mark.timeout(900)
+pytestmark = pytest.mark.timeout(1800)
 REPO = Path(__file__).resolve().parents[3]
 JOB = job_id(20)  # test_torchrun_job has the numbers below
 SRUN = """#!/bin/bash

@@ -27,7 +27,7 @@ from toolkit.training.recording.audit import audit
 from toolkit.training.requeue.retry_budget import parse_dollars
 from toolkit.training.run_folder.attempts import AttemptsFile
 
-pytestmark = pytest.mark.timeout(900)
+pytestmark = pytest.mark.timeout(1800)
 
 REPO = Path(__file__).resolve().parents[3]
 PREFLIGHT = f"""

@@ -21,7 +21,7 @@ from toolkit.training.recording.audit import audit
 from toolkit.training.sweeps import status, study as study_storage, trials
 
 pytestmark = [
-    pytest.mark.timeout(900),
+    pytest.mark.timeout(1800),
     pytest.mark.filterwarnings("ignore::optuna.exceptions.ExperimentalWarning"),
     pytest.mark.filterwarnings("ignore::DeprecationWarning"),
 ]

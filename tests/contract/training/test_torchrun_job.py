@@ -31,7 +31,7 @@ from toolkit.training.distributed.process_group import Solo
 from toolkit.training.recording.audit import audit
 from toolkit.training.run_folder.attempts import AttemptsFile
 
-pytestmark = pytest.mark.timeout(900)
+pytestmark = pytest.mark.timeout(1800)
 
 REPO = Path(__file__).resolve().parents[3]
 SRUN = """#!/bin/bash
