@@ -100,7 +100,7 @@ class Clients:
     def _connect(self, service: str, region: str) -> Any:
         from botocore.config import Config
 
-        client = self._session.client(  # type: ignore[call-overload]
+        client = self._session.client(  # type: ignore[call-overload]  # the stubs want a literal
             service,
             region_name=region,
             endpoint_url=self.config.aws.endpoint_url,

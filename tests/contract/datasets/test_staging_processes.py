@@ -12,7 +12,7 @@ import pytest
 from tests.fakes import s3_server
 from tests.fakes.datasets import tree, write_tree
 
-pytestmark = pytest.mark.timeout(1800)
+pytestmark = pytest.mark.timeout(900)
 
 HERE = Path(__file__).resolve().parent
 # The big file has two parts in stage_processes.py.

@@ -37,7 +37,7 @@ from toolkit.datasets.store.verify import find_damaged_content
 from toolkit.training.checkpoint.s3_tier import S3Tier
 from toolkit.training.io.parallel import BUFFER
 
-pytestmark = pytest.mark.timeout(1800)
+pytestmark = pytest.mark.timeout(900)
 
 CHUNK = 600 << 10  # more than two buffers; moto copies and hashes megabytes many times
 CONTENT = {

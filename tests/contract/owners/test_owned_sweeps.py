@@ -22,7 +22,7 @@ from tests.contract.owners.servers import (
 )
 
 pytestmark = [
-    pytest.mark.timeout(1800),
+    pytest.mark.timeout(900),
     pytest.mark.filterwarnings("ignore::optuna.exceptions.ExperimentalWarning"),
     pytest.mark.filterwarnings("ignore::DeprecationWarning"),
 ]

@@ -10,7 +10,7 @@ from toolkit import assets
 from toolkit.render.context import slurm_context
 from toolkit.render.slurm import slurm_files
 
-pytestmark = pytest.mark.timeout(1800)
+pytestmark = pytest.mark.timeout(900)
 
 
 def rendered_topology():

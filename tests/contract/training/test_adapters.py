@@ -23,7 +23,7 @@ from toolkit.training.errors import Unsupported
 from toolkit.training.recording.audit import audit
 from toolkit.training.run_folder.steps import read
 
-pytestmark = pytest.mark.timeout(1800)
+pytestmark = pytest.mark.timeout(900)
 
 HERE = Path(__file__).resolve().parent
 REPO = HERE.parents[2]

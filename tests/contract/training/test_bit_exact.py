@@ -13,7 +13,7 @@ from toolkit.training.checkpoint.checkpointer import Checkpointer
 from toolkit.training.distributed.process_group import Solo
 from toolkit.training.recording.audit import audit
 
-pytestmark = pytest.mark.timeout(1800)
+pytestmark = pytest.mark.timeout(900)
 
 HERE = Path(__file__).resolve().parent
 REPO = HERE.parents[2]

@@ -17,7 +17,7 @@ from toolkit.training.recording.audit import audit
 from toolkit.training.run_folder import moved_run
 from toolkit.training.run_folder.run_folder import RunFolder
 
-pytestmark = pytest.mark.timeout(1800)
+pytestmark = pytest.mark.timeout(900)
 
 HERE = Path(__file__).resolve().parent
 STEPS, EPOCHS = 600, 40

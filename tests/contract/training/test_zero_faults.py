@@ -8,7 +8,7 @@ import json
 
 import pytest
 
-pytestmark = pytest.mark.timeout(1800)
+pytestmark = pytest.mark.timeout(900)
 
 
 @pytest.fixture(scope="module")
