@@ -21,14 +21,17 @@ HAS_FAILURES = pytest.StashKey[bool]()
 def pytest_configure(config: pytest.Config) -> None:
     """Give the session a temporary folder of its own.
 
-    Only after a failed test it stays. pytest's folder is one for all sessions of a user. Two that
-    end together both delete its dead link: pytest 9.2 ends one of them with FileNotFoundError.
+    Only after a failed test it stays, if tmp_path_retention_policy is not "none". pytest's folder
+    is one for all sessions of a user. Two that end together both delete its dead link: pytest 9.2
+    ends one of them with FileNotFoundError.
     """
     if config.option.basetemp is None:
         folder = config.option.basetemp = tempfile.mkdtemp(prefix="toolkit-pytest-")
 
+        keeps_failed = config.getini("tmp_path_retention_policy") != "none"
+
         def remove_unless_failed() -> None:
-            if not config.stash.get(HAS_FAILURES, False):
+            if not (keeps_failed and config.stash.get(HAS_FAILURES, False)):
                 shutil.rmtree(folder, ignore_errors=True)
 
         config.add_cleanup(remove_unless_failed)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 from typing import TYPE_CHECKING
 
-from tests.mutants.tree import ROOT, copied, say
+from tests.mutants.tree import PYTEST_OPTIONS, ROOT, copied, say
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
 
 PYTEST = (ROOT / ".venv" / "bin" / "python", "-m", "pytest", "-q", "-x", "--tb=no", "-rfE")
 # A mutant may keep a test from ending; the timeout makes that a failure.
-QUIET = ("-p", "no:cacheprovider", "-p", "no:randomly", "--timeout=120")
+QUIET = (*PYTEST_OPTIONS, "--timeout=120")
 
 FAILED = re.compile(r"^(?:FAILED|ERROR) (\S+)", re.MULTILINE)
 
@@ -55,7 +56,12 @@ def red_before(tree: Path, tests: Sequence[str]) -> str:
 def run(tree: Path, tests: Sequence[str]) -> subprocess.CompletedProcess[str]:
     """Run tests until the first fails."""
     return subprocess.run(
-        [*PYTEST, *QUIET, *tests], cwd=tree, capture_output=True, text=True, check=False
+        [*PYTEST, *QUIET, *tests],
+        cwd=tree,
+        env={**os.environ, "TMPDIR": str(tree.parent)},
+        capture_output=True,
+        text=True,
+        check=False,
     )
 
 

@@ -15,6 +15,12 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).resolve().parents[2]
 MEMORY = Path("/dev/shm")
+# Most sessions end with a failed test, and would keep its files in memory.
+PYTEST_OPTIONS = (
+    *("-p", "no:cacheprovider"),
+    *("-p", "no:randomly"),
+    *("-o", "tmp_path_retention_policy=none"),
+)
 
 
 def say(text: str) -> None:
@@ -25,14 +31,17 @@ def say(text: str) -> None:
 
 @contextlib.contextmanager
 def copied() -> Iterator[Path]:
-    """Yield a copy of the checkout's files, without ignored ones."""
+    """Yield a copy of the checkout's files, without ignored ones.
+
+    Its parent is deleted with it, and is for temporary files of tests.
+    """
     listed = subprocess.run(
         ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
         cwd=ROOT, check=True, capture_output=True,
     ).stdout.decode()  # fmt: skip
     place = MEMORY if MEMORY.is_dir() else None
     with tempfile.TemporaryDirectory(prefix="mutants-", dir=place) as folder:
-        tree = Path(folder)
+        tree = Path(folder) / "checkout"
         for name in filter(None, listed.split("\0")):
             if (ROOT / name).is_file():
                 (tree / name).parent.mkdir(parents=True, exist_ok=True)

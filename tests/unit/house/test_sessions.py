@@ -51,3 +51,10 @@ def test_a_failed_session_keeps_the_files_of_its_tests(tmp_path: Path) -> None:
     assert session.returncode == 1, session.stdout
     [file] = (tmp_path / "tmp").rglob("file")
     assert "pytest-of-" not in str(file.relative_to(tmp_path))
+
+
+def test_a_failed_session_that_keeps_no_files_leaves_nothing(tmp_path: Path) -> None:
+    session = run_session(tmp_path, "assert False", "-o", "tmp_path_retention_policy=none")
+
+    assert session.returncode == 1, session.stdout
+    assert list((tmp_path / "tmp").iterdir()) == []
