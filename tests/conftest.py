@@ -1,8 +1,11 @@
 """Settings for every tier."""
 
+import contextlib
 import gc
 import shutil
 import tempfile
+import time
+from pathlib import Path
 
 import pytest
 import pytest_randomly
@@ -14,29 +17,39 @@ gc.set_threshold(200_000, 50, 50)
 # the unit tests. Tests that draw from torch seed it themselves.
 pytest_randomly.entrypoint_reseeds = []
 
-HAS_FAILURES = pytest.StashKey[bool]()
+FOLDERS = "toolkit-pytest-"
+FOLDER_SECONDS = 3 * 86_400
+FINE = (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED)
+EXIT_STATUS = pytest.StashKey[int]()
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_configure(config: pytest.Config) -> None:
     """Give the session a temporary folder of its own.
 
-    Only after a failed test it stays, if tmp_path_retention_policy is not "none". pytest's folder
-    is one for all sessions of a user. Two that end together both delete its dead link: pytest 9.2
-    ends one of them with FileNotFoundError.
+    It stays after a failure, for three days. /tmp/pytest-of-USER is one for all sessions. Two that
+    end together both delete its dead link: pytest 9.2 ends one of them with FileNotFoundError.
     """
     if config.option.basetemp is None:
-        folder = config.option.basetemp = tempfile.mkdtemp(prefix="toolkit-pytest-")
-
-        keeps_failed = config.getini("tmp_path_retention_policy") != "none"
+        remove_old_folders()
+        folder = config.option.basetemp = tempfile.mkdtemp(prefix=FOLDERS)
 
         def remove_unless_failed() -> None:
-            if not (keeps_failed and config.stash.get(HAS_FAILURES, False)):
+            if config.stash.get(EXIT_STATUS, pytest.ExitCode.OK) in FINE:
                 shutil.rmtree(folder, ignore_errors=True)
 
         config.add_cleanup(remove_unless_failed)
 
 
-def pytest_sessionfinish(session: pytest.Session) -> None:
-    """Note whether a test failed, for the end of the session."""
-    session.config.stash[HAS_FAILURES] = session.testsfailed > 0
+def remove_old_folders() -> None:
+    """Remove what failed and killed sessions left days ago."""
+    oldest = time.time() - FOLDER_SECONDS
+    for folder in Path(tempfile.gettempdir()).glob(f"{FOLDERS}*"):
+        with contextlib.suppress(FileNotFoundError):  # another session removes them, too
+            if folder.stat().st_mtime < oldest:
+                shutil.rmtree(folder, ignore_errors=True)
+
+
+def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
+    """Note the exit status, for the end of the configuration."""
+    session.config.stash[EXIT_STATUS] = exitstatus

@@ -7,7 +7,7 @@ import re
 import subprocess
 from typing import TYPE_CHECKING
 
-from tests.mutants.tree import PYTEST_OPTIONS, ROOT, copied, say
+from tests.mutants.tree import ROOT, copied, say
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 PYTEST = (ROOT / ".venv" / "bin" / "python", "-m", "pytest", "-q", "-x", "--tb=no", "-rfE")
 # A mutant may keep a test from ending; the timeout makes that a failure.
-QUIET = (*PYTEST_OPTIONS, "--timeout=120")
+QUIET = ("-p", "no:cacheprovider", "-p", "no:randomly", "--timeout=120")
 
 FAILED = re.compile(r"^(?:FAILED|ERROR) (\S+)", re.MULTILINE)
 

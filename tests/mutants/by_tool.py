@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from tests.mutants.core import CORE, MUTATED
-from tests.mutants.tree import PYTEST_OPTIONS, ROOT, copied, say
+from tests.mutants.tree import ROOT, copied, say
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -51,7 +51,7 @@ MYPY = (
 
 # These repeat a save for each of its file operations. They take longer than all others together.
 LONG = ("at_any_file_operation", "torn_write")
-ARGUMENTS = [*PYTEST_OPTIONS, "--timeout=60"]
+ARGUMENTS = ["-p", "no:randomly", "-p", "no:cacheprovider", "--timeout=60"]
 ARGUMENTS += ["-k", " and ".join(f"not {name}" for name in LONG)]
 
 # A fork of the process that ran earlier tests would have its thread pools without their threads.

@@ -15,12 +15,6 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).resolve().parents[2]
 MEMORY = Path("/dev/shm")
-# Most sessions end with a failed test, and would keep its files in memory.
-PYTEST_OPTIONS = (
-    *("-p", "no:cacheprovider"),
-    *("-p", "no:randomly"),
-    *("-o", "tmp_path_retention_policy=none"),
-)
 
 
 def say(text: str) -> None:
@@ -40,7 +34,10 @@ def copied() -> Iterator[Path]:
         cwd=ROOT, check=True, capture_output=True,
     ).stdout.decode()  # fmt: skip
     place = MEMORY if MEMORY.is_dir() else None
-    with tempfile.TemporaryDirectory(prefix="mutants-", dir=place) as folder:
+    # A test's process may outlive its mutant, and write meanwhile.
+    with tempfile.TemporaryDirectory(
+        prefix="mutants-", dir=place, ignore_cleanup_errors=True
+    ) as folder:
         tree = Path(folder) / "checkout"
         for name in filter(None, listed.split("\0")):
             if (ROOT / name).is_file():

@@ -12,7 +12,7 @@ ROOT = Path(__file__).parents[3]
 
 def run_session(folder: Path, body: str, *options: str) -> subprocess.CompletedProcess[str]:
     """Run pytest in `folder`, on one test with `body`."""
-    (folder / "tmp").mkdir()
+    (folder / "tmp").mkdir(exist_ok=True)
     (folder / "test_one.py").write_text(f"def test_one(tmp_path):\n    {body}\n")
     command = [
         sys.executable,
@@ -53,8 +53,12 @@ def test_a_failed_session_keeps_the_files_of_its_tests(tmp_path: Path) -> None:
     assert "pytest-of-" not in str(file.relative_to(tmp_path))
 
 
-def test_a_failed_session_that_keeps_no_files_leaves_nothing(tmp_path: Path) -> None:
-    session = run_session(tmp_path, "assert False", "-o", "tmp_path_retention_policy=none")
+def test_a_session_removes_the_folders_of_sessions_that_failed_days_ago(tmp_path: Path) -> None:
+    assert run_session(tmp_path, "assert False").returncode == 1
+    [failed] = (tmp_path / "tmp").iterdir()
+    os.utime(failed, times=(0, 0))
 
-    assert session.returncode == 1, session.stdout
+    session = run_session(tmp_path, "pass")
+
+    assert session.returncode == 0, session.stdout
     assert list((tmp_path / "tmp").iterdir()) == []
