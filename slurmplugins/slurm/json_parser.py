@@ -34,10 +34,17 @@ NO_SUCH_JOB: Final = "nvalid job id"
 """Part of slurmctld's error message for a job that it does not know."""
 
 _UNREACHABLE: Final = (
-    "unable to contact", "connect failure", "connection refused", "timed out", "timeout",
-    "not responding", "longer than", "socket", "zero bytes",
+    "unable to contact", "connect failure", "connection failure", "send failure", "receive failure",
+    "shutdown failure", "connection refused", "connection reset", "broken pipe", "not connected",
+    "no route to host", "network is unreachable", "timed out", "timeout", "not responding",
+    "longer than", "socket", "zero bytes", "authentication", "standby", "rate limit",
 )  # fmt: skip
-"""Words, in lower case, in scontrol's error message when slurmctld did not answer."""
+"""Words, in lower case, in scontrol's error message when slurmctld did not answer.
+
+They are Slurm's own (`slurm_errtab` in slurm_errno.c) and the C library's for a lost connection. A
+slurmctld that was just killed or started has been seen to cause "Connection reset by peer",
+"Unexpected missing socket error" and "Protocol authentication error" (24.11.5).
+"""
 
 _LOAD_FAILURE: Final = "slurm_load_"
 """Begins the name of the failed call, which scontrol and squeue print before the error."""

@@ -74,7 +74,13 @@ DEPLOY_SECONDS = 1500  # a deploy without stored images builds two
 SLURM_SERIES = os.environ.get("TOOLKIT_TEST_SLURM", "")
 SLURM_PACKAGES = os.environ.get("TOOLKIT_TEST_SLURM_PACKAGES", "")
 OTHER_JOBSCRIPTS = ["deepspeed==0.19.8", "jupyter-server"]  # their requirements besides PyTorch
-UNREACHED = "Unable to contact slurm controller"
+UNREACHED = (  # what Slurm's commands say to a slurmctld that ends or starts
+    "Unable to contact slurm controller",
+    "Connection reset by peer",
+    "Unexpected missing socket error",
+    "Zero Bytes were transmitted or received",
+    "Protocol authentication error",
+)
 FARM = {  # for test_burst.py: many small nodes
     "count": 20,
     "shape": {"cpus": 2, "memory_gib": 4},
@@ -125,6 +131,14 @@ def toolkit(
     return done
 
 
+def is_unreached(done: subprocess.CompletedProcess[str]) -> bool:
+    """Return whether slurmctld gave the command no answer.
+
+    The command may be repeated: such a submission leaves no job (measured: docs/testing.md).
+    """
+    return any(words in done.stdout + done.stderr for words in UNREACHED)
+
+
 @dataclass(frozen=True)
 class Cluster:
     """A deployed cluster, with the ways to run commands on it."""
@@ -146,10 +160,8 @@ class Cluster:
             done = self._enter(argv, timeout)
             # `scontrol show job --json` exits 0 without an answer. SIGPIPE ends it if slurmctld
             # closes the connection first.
-            is_unreached = (
-                UNREACHED in done.stdout + done.stderr or done.returncode == -signal.SIGPIPE
-            )
-            if not (is_repeatable and is_unreached) or time.monotonic() > deadline:
+            has_no_answer = is_unreached(done) or done.returncode == -signal.SIGPIPE
+            if not (is_repeatable and has_no_answer) or time.monotonic() > deadline:
                 break
             time.sleep(1)
         if done.returncode:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from tests.slurm.conftest import UNREACHED, toolkit
+from tests.slurm.conftest import is_unreached, toolkit
 from tests.slurm.settings import edit, remove_zoe
 from tests.slurm.ssh import REFUSED, computer, environment
 from tests.slurm.test_requeues import ONE_NODE, preempt
@@ -50,7 +50,7 @@ def ssh(cluster, tmp_path_factory):
 def submitted(ssh, key) -> str:
     """Submit a job as zoe; return its number, "" while slurmctld restarts."""
     done = ssh.run(*SUBMIT, "--wrap='sleep 900'", user="zoe", key=key)
-    assert done.returncode == 0 or UNREACHED in done.stderr, done
+    assert done.returncode == 0 or is_unreached(done), done
     return done.stdout.strip()
 
 
@@ -112,8 +112,7 @@ def test_a_user_who_leaves_keeps_her_jobs_and_submits_no_others(cluster, departu
     def refusal() -> str | None:
         submission = toolkit(*as_zoe, *SUBMIT, "--wrap=true", may_fail=True)
         assert submission.returncode != 0, submission
-        said = submission.stdout + submission.stderr
-        return None if UNREACHED in said else said
+        return None if is_unreached(submission) else submission.stdout + submission.stderr
 
     assert "limit" in until("slurmctld's answer", refusal)
     assert cluster.job(departure.job)["job_state"] == ["RUNNING"]

@@ -266,7 +266,21 @@ def test_a_task_that_slurm_has_forgotten_is_not_mistaken_for_its_array():
     ("said", "kind"),
     [
         ("slurm_load_node error: Unable to contact slurm controller", SlurmUnreachable),
+        ("slurm_update error: Connection reset by peer", SlurmUnreachable),
+        ("slurm_update error: Broken pipe", SlurmUnreachable),
+        ("slurm_update error: Transport endpoint is not connected", SlurmUnreachable),
+        ("slurm_update error: No route to host", SlurmUnreachable),
+        ("slurm_update error: Network is unreachable", SlurmUnreachable),
+        ("slurm_update error: Unexpected missing socket error", SlurmUnreachable),
+        ("slurm_update error: Communication connection failure", SlurmUnreachable),
+        ("slurm_update error: Message send failure", SlurmUnreachable),
+        ("slurm_update error: Message receive failure", SlurmUnreachable),
+        ("slurm_update error: Communication shutdown failure", SlurmUnreachable),
+        ("slurm_update error: Protocol authentication error", SlurmUnreachable),
+        ("slurm_update error: Slurm backup controller in standby mode", SlurmUnreachable),
+        ("slurm_update error: Rate limit exceeded, please retry momentarily", SlurmUnreachable),
         ("slurm_update error: Invalid node name specified", SlurmRefused),
+        ("slurm_update error: Access/permission denied", SlurmRefused),
     ],
 )
 def test_silence_and_refusal_are_told_apart(said: str, kind: type[Exception]):
@@ -288,6 +302,7 @@ def test_an_answer_that_can_not_be_read_is_no_answer(stdout: str):
     ("message", "kind"),
     [
         (UNREACHED, SlurmUnreachable),
+        ("slurm_load_jobs error: Connection reset by peer", SlurmUnreachable),
         ("slurm_load_jobs error: Zero Bytes were transmitted or received", SlurmUnreachable),
         (UNKNOWN_JOB, SlurmRefused),
     ],
