@@ -13,11 +13,9 @@ import io
 import json
 import os
 import shlex
-import signal
 import socket
 import subprocess
 import sys
-import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -28,6 +26,7 @@ from ruamel.yaml import YAML
 from xdist.scheduler import LoadScopeScheduling
 
 from tests.slurm.instances import machine_driver
+from tests.slurm.restarts import READS, REPEATABLE, call_until_answered, is_unreached
 from tests.slurm.settings import add_zoe
 from tests.slurm.traces import host_traces
 from tests.slurm.waiting import PATIENCE, until
@@ -74,13 +73,6 @@ DEPLOY_SECONDS = 1500  # a deploy without stored images builds two
 SLURM_SERIES = os.environ.get("TOOLKIT_TEST_SLURM", "")
 SLURM_PACKAGES = os.environ.get("TOOLKIT_TEST_SLURM_PACKAGES", "")
 OTHER_JOBSCRIPTS = ["deepspeed==0.19.8", "jupyter-server"]  # their requirements besides PyTorch
-UNREACHED = (  # what Slurm's commands say to a slurmctld that ends or starts
-    "Unable to contact slurm controller",
-    "Connection reset by peer",
-    "Unexpected missing socket error",
-    "Zero Bytes were transmitted or received",
-    "Protocol authentication error",
-)
 FARM = {  # for test_burst.py: many small nodes
     "count": 20,
     "shape": {"cpus": 2, "memory_gib": 4},
@@ -116,27 +108,26 @@ BURST = {"partition": "batch", "after": "15s", "accounts": {"vision": {"usd_per_
 
 
 def toolkit(
-    *argv: str, timeout: float = PATIENCE, may_fail: bool = False
+    *argv: str, timeout: float = PATIENCE, may_fail: bool = False, is_read: bool = False
 ) -> subprocess.CompletedProcess[str]:
     """Run the CLI as a person does.
 
-    A failure shows the command's output, unless `may_fail` is set.
+    A failure shows the command's output, unless `may_fail` is set. A read without an answer of
+    slurmctld is repeated, because tests of the other lane restart slurmctld.
     """
-    done = subprocess.run(
-        [str(TOOLKIT), *argv], capture_output=True, text=True, timeout=timeout, check=False
-    )
+
+    def call() -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [str(TOOLKIT), *argv], capture_output=True, text=True, timeout=timeout, check=False
+        )
+
+    done = call()
+    if is_read and not may_fail and done.returncode and is_unreached(done):
+        done = call_until_answered(call)
     assert may_fail or done.returncode == 0, (
         f"toolkit {' '.join(argv)}:\n{done.stdout}\n{done.stderr}"
     )
     return done
-
-
-def is_unreached(done: subprocess.CompletedProcess[str]) -> bool:
-    """Return whether slurmctld gave the command no answer.
-
-    The command may be repeated: such a submission leaves no job (measured: docs/testing.md).
-    """
-    return any(words in done.stdout + done.stderr for words in UNREACHED)
 
 
 @dataclass(frozen=True)
@@ -149,21 +140,14 @@ class Cluster:
     def run(self, *argv: str, timeout: float = 120) -> str:
         """Run argv on the head node as root.
 
-        A query or a submission is repeated while slurmctld restarts, because tests of the other
-        lane restart slurmctld.
+        Slurm's commands are repeated while slurmctld restarts, because tests of the other lane
+        restart slurmctld.
         """
-        deadline = time.monotonic() + 120
-        is_repeatable = not {"squeue", "sbatch"}.isdisjoint(argv) or {"scontrol", "show"} <= set(
-            argv
-        )
-        while True:
-            done = self._enter(argv, timeout)
-            # `scontrol show job --json` exits 0 without an answer. SIGPIPE ends it if slurmctld
-            # closes the connection first.
-            has_no_answer = is_unreached(done) or done.returncode == -signal.SIGPIPE
-            if not (is_repeatable and has_no_answer) or time.monotonic() > deadline:
-                break
-            time.sleep(1)
+
+        def call() -> subprocess.CompletedProcess[str]:
+            return self._enter(argv, timeout)
+
+        done = call() if REPEATABLE.isdisjoint(argv) else call_until_answered(call)
         if done.returncode:
             raise HeadCommandFailed(
                 f"{shlex.join(argv)[:200]}: exit code {done.returncode}: "
@@ -199,7 +183,8 @@ class Cluster:
         """Run a command, or a group's command, of the CLI."""
         words = (command,) if command not in GROUPS else (command, argv[0])
         more = argv[len(words) - 1 :]
-        return toolkit(*words, "--config", str(self.config), *more, may_fail=may_fail)
+        options = ("--config", str(self.config), *more)
+        return toolkit(*words, *options, may_fail=may_fail, is_read=words in READS)
 
     @contextlib.contextmanager
     def undisturbed(self, what: str) -> Iterator[None]:

@@ -11,7 +11,8 @@ from dataclasses import dataclass
 
 import pytest
 
-from tests.slurm.conftest import is_unreached, toolkit
+from tests.slurm.conftest import toolkit
+from tests.slurm.restarts import is_unreached
 from tests.slurm.settings import edit, remove_zoe
 from tests.slurm.ssh import REFUSED, computer, environment
 from tests.slurm.test_requeues import ONE_NODE, preempt
