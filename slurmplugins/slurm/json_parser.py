@@ -37,13 +37,13 @@ _UNREACHABLE: Final = (
     "unable to contact", "connect failure", "connection failure", "send failure", "receive failure",
     "shutdown failure", "connection refused", "connection reset", "broken pipe", "not connected",
     "no route to host", "network is unreachable", "timed out", "timeout", "not responding",
-    "longer than", "socket", "zero bytes", "authentication", "standby", "rate limit",
+    "longer than", "socket", "zero bytes", "protocol authentication error", "in standby mode",
+    "rate limit exceeded",
 )  # fmt: skip
 """Words, in lower case, in scontrol's error message when slurmctld did not answer.
 
-They are Slurm's own (`slurm_errtab` in slurm_errno.c) and the C library's for a lost connection. A
-slurmctld that was just killed or started has been seen to cause "Connection reset by peer",
-"Unexpected missing socket error" and "Protocol authentication error" (24.11.5).
+They are Slurm's own (`slurm_errtab` in slurm_errno.c) and the C library's for a lost connection.
+docs/testing.md says which a restart of slurmctld was seen to cause.
 """
 
 _LOAD_FAILURE: Final = "slurm_load_"
