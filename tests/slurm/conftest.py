@@ -26,7 +26,7 @@ from ruamel.yaml import YAML
 from xdist.scheduler import LoadScopeScheduling
 
 from tests.slurm.instances import machine_driver
-from tests.slurm.restarts import READS, REPEATABLE, call_until_answered, is_unreached
+from tests.slurm.restarts import HAS_OTHER_LANE, READS, REPEATABLE, call_until_answered
 from tests.slurm.settings import add_zoe
 from tests.slurm.traces import host_traces
 from tests.slurm.waiting import PATIENCE, until
@@ -108,12 +108,12 @@ BURST = {"partition": "batch", "after": "15s", "accounts": {"vision": {"usd_per_
 
 
 def toolkit(
-    *argv: str, timeout: float = PATIENCE, may_fail: bool = False, is_read: bool = False
+    *argv: str, timeout: float = PATIENCE, may_fail: bool = False, is_repeated: bool = False
 ) -> subprocess.CompletedProcess[str]:
     """Run the CLI as a person does.
 
-    A failure shows the command's output, unless `may_fail` is set. A read without an answer of
-    slurmctld is repeated, because tests of the other lane restart slurmctld.
+    A failure shows the command's output, unless `may_fail` is set. With `is_repeated` the command
+    is called until slurmctld answers.
     """
 
     def call() -> subprocess.CompletedProcess[str]:
@@ -121,9 +121,7 @@ def toolkit(
             [str(TOOLKIT), *argv], capture_output=True, text=True, timeout=timeout, check=False
         )
 
-    done = call()
-    if is_read and not may_fail and done.returncode and is_unreached(done):
-        done = call_until_answered(call)
+    done = call_until_answered(call) if is_repeated else call()
     assert may_fail or done.returncode == 0, (
         f"toolkit {' '.join(argv)}:\n{done.stdout}\n{done.stderr}"
     )
@@ -180,11 +178,15 @@ class Cluster:
     def toolkit(
         self, command: str, *argv: str, may_fail: bool = False
     ) -> subprocess.CompletedProcess[str]:
-        """Run a command, or a group's command, of the CLI."""
+        """Run a command, or a group's command, of the CLI.
+
+        A read is repeated while a test of the other lane restarts slurmctld.
+        """
         words = (command,) if command not in GROUPS else (command, argv[0])
         more = argv[len(words) - 1 :]
         options = ("--config", str(self.config), *more)
-        return toolkit(*words, *options, may_fail=may_fail, is_read=words in READS)
+        is_repeated = HAS_OTHER_LANE and not may_fail and words in READS
+        return toolkit(*words, *options, may_fail=may_fail, is_repeated=is_repeated)
 
     @contextlib.contextmanager
     def undisturbed(self, what: str) -> Iterator[None]:
